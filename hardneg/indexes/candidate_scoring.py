@@ -1,4 +1,4 @@
-"""Scores of documents by their vectors: candidates, positives, and documents of several vectors."""
+"""Scores of candidates and positives from their vectors, and search over documents with several vectors."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from hardneg.indexes import checks
 from hardneg.protocols import DenseSearcher, Searcher, StoredSearcher
 from hardneg.records import Encoded, EncodedRows, Hits, Negatives, RankedList, UsageError
 
-_VECTORS, _TEXTS = 1 << 14, 1 << 11  # documents scored at a time: with one vector; with several, which need more memory
+_VECTORS, _TEXTS = 1 << 14, 1 << 11  # documents scored at a time: with one vector each; with several
 _QUERIES = 4096
-_EACH = 8  # the most vectors of one document among the best, in most lists
+_EACH = 8  # vectors to search per requested document at first, enough for most lists
 _HITS, _POOLED = 1 << 26, 1 << 20  # vectors held and ranked at a time
 
 
@@ -24,7 +24,7 @@ def score_matrix(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
     """Return the score of each query with each document: float32 [Q, D], which must fit into memory.
 
     Raises:
-        UsageError: queries and documents differ in form or size, or hold numbers that are not finite.
+        UsageError: queries and documents differ in form or dimension, or contain non-finite numbers.
     """
     return _scored(queries, documents, "score_matrix", lambda one, other: one @ other.T)
 
@@ -33,7 +33,7 @@ def score_pairs(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
     """Return the score of each query with the document at the same position: float32 [n].
 
     Raises:
-        UsageError: queries and documents differ in form or size, or hold numbers that are not finite.
+        UsageError: queries and documents differ in form or dimension, or contain non-finite numbers.
     """
     return _scored(queries, documents, "score_pairs", lambda one, other: np.einsum("nd,nd->n", other, one))
 
@@ -47,7 +47,7 @@ def _scored(
     if isinstance(queries, EncodedRows) and type(queries) is type(documents):
         scores: NDArray[np.float32] = getattr(queries, method)(documents)
         return scores
-    raise UsageError("queries and documents are encoded in different forms: use one model for both")
+    raise UsageError("queries and documents are encoded in different forms; use the same model for both")
 
 
 def rank_candidates(
@@ -60,11 +60,11 @@ def rank_candidates(
     """Return the k best candidates of each query; ties are broken by ascending row, also at rank k.
 
     Args:
-        searcher: searcher of encoded texts; if documents rank by their best vector, candidates do too.
+        searcher: searcher of encoded texts; a `PooledSearcher` scores each candidate by its best vector.
         queries: Q queries, encoded by the model of the index.
         candidates: int64 [Q, C], rows of `searcher` for each query; short lists are padded with -1.
-        k: length of the returned lists; short lists are padded, and a document without a score is not a hit.
-        at_once: documents to decode and score at a time; None uses the searcher's number, or a default for the form.
+        k: length of the returned lists; short lists are padded, and documents without a score are not hits.
+        at_once: number of documents to decode and score at a time; by default, a number that suits the searcher.
 
     Raises:
         UsageError: the index has no vectors, a row is not in the index, or queries are texts, not finite, or of another
@@ -72,8 +72,8 @@ def rank_candidates(
     """
     stored, first = (searcher.searcher, searcher.first) if isinstance(searcher, PooledSearcher) else (searcher, None)
     if not isinstance(stored, StoredSearcher | DenseSearcher):
-        raise UsageError("candidates are scored by their vectors, and this index has none: name a dense index")
-    wanted = checks.check_encoded("candidates are scored", queries)
+        raise UsageError("this index has no vectors to score candidates with; use a dense index")
+    wanted = checks.check_encoded("scoring of candidates", queries)
     rows = np.full((len(queries), max(k, candidates.shape[1])), -1, np.int64)
     rows[:, : candidates.shape[1]] = candidates
     scores = np.full(rows.shape, -np.inf, np.float32)
@@ -85,7 +85,7 @@ def rank_candidates(
         part, chosen = wanted[start + owner], rows[start + owner, column]
         if first is None or not len(chosen):
             scores[start + owner, column] = _pairs(stored, part, chosen, at_once)
-        else:  # the best of a document's vectors
+        else:  # the best score of a document's vectors
             vectors, document = arrays.ranges(first[chosen], first[chosen + 1])
             begins = np.searchsorted(document, np.arange(len(chosen)))
             each = _pairs(stored, part[document], vectors, at_once)
@@ -125,7 +125,7 @@ PositiveScores = dict[str, NDArray[np.float32]]
 
 
 def scores_in_run(negatives: Iterable[Negatives], entries: Iterable[tuple[str, RankedList]]) -> PositiveScores:
-    """Return run scores of each query's positives, float32 [positives]; nan for positives not in the query's list."""
+    """Return the scores of each query's positives in a run, float32 [positives]; nan for positives not in its list."""
     positives = {item.query_id: list(item.positives) for item in negatives}
     scores = {query_id: np.full(len(doc_ids), np.nan, np.float32) for query_id, doc_ids in positives.items()}
     for query_id, ranked in entries:
@@ -143,11 +143,11 @@ def fill_from_model(
     encode: Callable[[Sequence[str]], Encoded],
     searcher: Searcher,
 ) -> None:
-    """Replace nan in `scores` with the scores that a search with the model would give.
+    """Replace each nan in `scores` with the score that a search with the model would return.
 
-    A document that shares no term with the query still has no score.
+    The score of a document that shares no term with the query remains nan.
 
-    encode: function that encodes queries. searcher: searcher of documents in the model's index.
+    encode: function that encodes queries. searcher: searcher of the model's index.
     """
     texts = dict(zip(queries.query_ids, queries.texts, strict=True))
     positives = {i.query_id: list(i.positives) for i in negatives if np.isnan(scores[i.query_id]).any()}
@@ -163,9 +163,9 @@ def fill_from_model(
 
 
 def pooled(searcher: Searcher, folder: Path, doc_ids: Sequence[str]) -> Searcher:
-    """Return a searcher that ranks documents in an index folder. doc_ids: document ids of the corpus.
+    """Return a searcher of the documents in an index folder. doc_ids: document ids of the corpus.
 
-    If each document has one vector, this is `searcher` itself; otherwise the result is not a `DenseSearcher`.
+    If each document has one vector, this is `searcher` itself; otherwise, it is a `PooledSearcher`.
 
     Raises:
         ArtifactError: the index was built from another corpus.
@@ -176,7 +176,7 @@ def pooled(searcher: Searcher, folder: Path, doc_ids: Sequence[str]) -> Searcher
 
 @dataclass(frozen=True)
 class PooledSearcher:
-    """A searcher that ranks documents by their best vector in `searcher`; the row of a hit is a document row.
+    """A searcher that ranks documents by their best vector in `searcher`; hits have document rows.
 
     first: int64 [D + 1], the row of each document's first vector, then the total number of vectors.
     """
@@ -191,10 +191,10 @@ class PooledSearcher:
         documents. If m is large, fewer vectors are searched first, and more only for queries with too few documents.
 
         Raises:
-            UsageError: the queries are texts, k is below 1, or `searcher` refuses the queries.
+            UsageError: the queries are texts, k is below 1, or `searcher` rejects the queries.
         """
         checks.check_depth(k)
-        wanted = checks.check_encoded("an index of segments is searched", queries)
+        wanted = checks.check_encoded("an index of segments", queries)
         most = max(1, min(k * self._most, int(self.first[-1])))
         depth = min(most, k * _EACH) if k < len(self.first) - 1 else most
         hits = self._search(wanted, k, depth)

@@ -1,4 +1,4 @@
-"""Checks of queries and rows, blocks of vectors, and lists of hits, for all indexes."""
+"""Helpers for all indexes: input checks, blocks of vectors, and lists of hits."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,41 +14,41 @@ from hardneg.records import ArtifactError, Encoded, EncodedRows, Hits, UsageErro
 
 
 def check_vectors(index_type: str, queries: Sequence[str] | Encoded) -> NDArray[np.float32]:
-    """Return the queries, one vector each. Raises UsageError, naming `index_type`, for texts and other forms."""
+    """Return queries that are one vector each. Raises UsageError for texts and other forms, with `index_type`."""
     if isinstance(queries, EncodedRows):
-        raise UsageError(f"a {index_type} index needs one vector per query: encode them with the model of the index")
+        raise UsageError(f"a {index_type} index needs one vector per query; encode the queries with its model")
     if not isinstance(queries, np.ndarray):
-        raise UsageError(f"a {index_type} index searches with vectors, not texts: encode the queries first")
+        raise UsageError(f"a {index_type} index needs vectors, not texts; encode the queries first")
     return queries
 
 
 def check_encoded(what: str, queries: Sequence[str] | Encoded) -> Encoded:
-    """Return the queries if they are encoded. Raises UsageError with a message that begins with `what` for texts."""
+    """Return encoded queries. Raises UsageError for texts; `what` is the subject of its message."""
     if not isinstance(queries, np.ndarray | EncodedRows):
-        raise UsageError(f"{what} with encoded queries, not texts: encode the queries first")
+        raise UsageError(f"{what} needs encoded queries, not texts; encode the queries first")
     return queries
 
 
 def check_queries(queries: NDArray[np.float32], dimension: int, k: int) -> None:
     """Check queries float32 [Q, dimension] and k. Raises UsageError for another shape, nan, inf, or k below 1."""
     if queries.ndim != 2 or queries.shape[1] != dimension:
-        raise UsageError(f"queries have shape {queries.shape} instead of [n, {dimension}]: use the index's model")
+        raise UsageError(f"queries must have shape [n, {dimension}], not {[*queries.shape]}; use the index's model")
     check_depth(k)
     if not np.isfinite(queries).all():
         row = int(np.flatnonzero(~np.isfinite(queries).all(1))[0])
-        raise UsageError(f"the vector of query {row} (counted from 0) is not finite: check the model")
+        raise UsageError(f"the vector of query {row} (counting from 0) is not finite; check the model")
 
 
 def check_depth(k: int) -> None:
     """Check the length of the lists. Raises UsageError if k is below 1."""
     if k < 1:
-        raise UsageError(f"k is {k}: ask for at least one document")
+        raise UsageError(f"k is {k}; it must be at least 1")
 
 
 def check_rows(rows: NDArray[np.int64], count: int) -> None:
-    """Check rows int64 [n] of an index of `count` vectors. Raises UsageError for a row out of range, e.g. padding."""
+    """Check rows int64 [n] of an index of `count` vectors. Raises UsageError for rows out of range, such as padding."""
     if rows.ndim != 1 or (len(rows) and (rows.min() < 0 or rows.max() >= count)):
-        raise UsageError(f"rows must be a list of numbers from 0 to {count - 1}: leave out the pads (-1)")
+        raise UsageError(f"rows must be a list of numbers from 0 to {count - 1}; remove the padding (-1)")
 
 
 class DecodedRows:
@@ -66,7 +66,7 @@ def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iter
     """Yield the first row and the aligned vectors, float32 [n, d], of each block; later blocks reuse the memory.
 
     Raises:
-        ArtifactError: a vector is not finite; the message names the row.
+        ArtifactError: a vector is not finite; the message has its row.
     """
     first, starts = getattr(vectors, "first_row", 0), range(0, len(vectors), size)
     if isinstance(vectors, FlatVectors):
@@ -82,7 +82,7 @@ def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iter
 
 
 def one_ahead(jobs: Iterable[Callable[[], Any]]) -> Iterator[Any]:
-    """Yield the result of each job, while a thread already runs the next job."""
+    """Yield the result of each job while a thread runs the next job."""
     with ThreadPoolExecutor(1) as maker:
         left = iter(jobs)
         waiting = [maker.submit(job) for job in islice(left, 1)]
@@ -93,10 +93,10 @@ def one_ahead(jobs: Iterable[Callable[[], Any]]) -> Iterator[Any]:
 
 
 def check_finite(block: NDArray[np.float32], rows: Sequence[int] | NDArray[np.int64]) -> None:
-    """Check vectors float32 [n, d]. Raises ArtifactError, which names the row, for the first vector with nan or inf."""
+    """Check vectors float32 [n, d]. Raises ArtifactError with the row of the first vector that has nan or inf."""
     if not np.isfinite(block.sum()) and not (finite := np.isfinite(block).all(1)).all():
         row = rows[int(np.flatnonzero(~finite)[0])]
-        raise ArtifactError(f"the vector in row {row} is not finite: encode the corpus again")
+        raise ArtifactError(f"the vector in row {row} is not finite; re-encode the corpus")
 
 
 def no_hits(queries: int, k: int) -> Hits:

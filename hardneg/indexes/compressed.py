@@ -1,6 +1,6 @@
-"""Faiss indexes: training, writing and searching them; vectors in eight bits, in half precision, or in a graph.
+"""Faiss indexes: training, writing, searching, and the backends `sq8`, `fp16` and `hnsw`.
 
-An index is trained on a sample, filled block by block, and saved; it is searched with ties in row order.
+An index is trained on a sample, filled block by block, and saved. Searches break ties by ascending row.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ def load_faiss() -> Any:
     try:
         import faiss
     except ImportError as error:
-        raise MissingDependency('this kind of index needs faiss: pip install "hardneg[cpu]"') from error
+        raise MissingDependency('this index type needs faiss: pip install "hardneg[cpu]"') from error
     return faiss
 
 
@@ -46,7 +46,7 @@ class Training:
     sample: int
     seed: int
     least: int = 1
-    what: str = "the ranges of its numbers"
+    what: str = "its value ranges"
 
     def settle(self, index: Any) -> None:
         """Seed the clusterings of an index, and let each clustering use the whole sample, however small."""
@@ -65,13 +65,13 @@ class Training:
         """
         if len(vectors) < self.least:
             raise UsageError(
-                f"{self.name}: {vectors.folder} holds {len(vectors)} vectors, but {self.what} need "
-                f"{self.least} or more: ask for fewer, or use sq8, fp16 or flat"
+                f"{self.name}: {vectors.folder} has {len(vectors)} vectors, but {self.what} need at least "
+                f"{self.least}; choose fewer, or use sq8, fp16 or flat"
             )
         self.settle(innermost(index))
         rows = sample_rows(len(vectors), self.sample, self.seed)
         block = np.empty((len(rows), vectors.dimension), np.float32)
-        for position, row in enumerate(rows):  # a memory map would also read what surrounds each row
+        for position, row in enumerate(rows):  # a memory map would also read the surroundings of each row
             vectors.read(int(row), int(row) + 1, block[position : position + 1])
         checks.check_finite(block, rows)
         with progress.task("train", len(rows), "passages") as task, threads(1):
@@ -87,11 +87,11 @@ def sample_rows(count: int, size: int, seed: int) -> NDArray[np.int64]:
 
 
 def check_parts(name: str, dimension: int, subvectors: int) -> None:
-    """Check that vectors divide into the given number of equal parts. Raises UsageError, which lists valid numbers."""
+    """Check that vectors can be split into equal parts. Raises UsageError with a list of the valid numbers of parts."""
     if dimension % subvectors:
         fitting = ", ".join(str(m) for m in range(1, dimension + 1) if dimension % m == 0)
         raise UsageError(
-            f"{name}: vectors of dimension {dimension} cannot be cut into {subvectors} subvectors; these fit: {fitting}"
+            f"{name}: vectors of dimension {dimension} do not split into {subvectors} subvectors; possible: {fitting}"
         )
 
 
@@ -144,13 +144,13 @@ def save(index: Any, rows: int, source: Path, path: Path) -> int:
     with replacing(path / "index") as file:
         faiss.write_index(index, faiss.PyCallbackIOWriter(file.write))
     if (written := _read_index(path / "index", getattr(faiss, "IO_FLAG_MMAP_IFC", 0)).ntotal) != rows:
-        raise ArtifactError(f"{path}: faiss reads {written} of {rows} vectors: install another version of faiss")
+        raise ArtifactError(f"{path}: faiss reads back {written} of {rows} vectors; install another version of faiss")
     link_file(source / "docid", path / "docid")
     return rows
 
 
 def innermost(index: Any) -> Any:
-    """Return the index that holds the codes, inside a vector transform if there is one."""
+    """Return the index with the codes, which may be inside a vector transform."""
     faiss = load_faiss()
     return faiss.downcast_index(index.index) if isinstance(index, faiss.IndexPreTransform) else index
 
@@ -159,7 +159,7 @@ def _read_index(path: Path, flags: int = 0) -> Any:
     try:
         return load_faiss().read_index(str(path), flags)
     except (RuntimeError, MemoryError) as error:
-        raise ArtifactError(f"{path}: cannot be read as a faiss index: build it again") from error
+        raise ArtifactError(f"{path}: cannot be read as a faiss index; rebuild it") from error
 
 
 @dataclass(frozen=True)
@@ -180,9 +180,9 @@ class CompressedSearcher:
         """
         index = _read_index(path / "index")
         if index.metric_type != load_faiss().METRIC_INNER_PRODUCT:
-            raise ArtifactError(f"{path / 'index'}: its scores are not inner products: build it with that metric")
+            raise ArtifactError(f"{path / 'index'}: its scores are not inner products; rebuild it with that metric")
         if not (path / "docid").exists():
-            raise ArtifactError(f"{path / 'docid'}: missing: an index folder needs one document id per line")
+            raise ArtifactError(f"{path / 'docid'}: missing; an index folder needs it, with one document id per line")
         return cls(path, index)
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
@@ -211,15 +211,15 @@ class CompressedSearcher:
         checks.check_rows(rows, self.index.ntotal)
         inner = innermost(self.index)
         if isinstance(inner, load_faiss().IndexIVF) and inner.direct_map.no():
-            inner.make_direct_map()  # the list of each row, from now on
+            inner.make_direct_map()  # maps rows to lists from now on
         decoded: NDArray[np.float32] = self.index.reconstruct_batch(np.ascontiguousarray(rows, np.int64))
         return decoded
 
     def _best(self, queries: NDArray[np.float32], k: int) -> Hits:
         """Return at most k hits per query.
 
-        Faiss does not say which of several equal scores end a list, so one more hit is searched, and twice as many
-        again for queries whose last score still equals the k-th.
+        Faiss may end a list with any of several tied hits. So one more hit is requested, and then twice as many each
+        time for queries whose last score still equals the k-th.
         """
         total, left, best = self.index.ntotal, np.arange(len(queries)), checks.no_hits(len(queries), k)
         depth = max(1, min(k + 1, total))
@@ -242,7 +242,7 @@ class FaissBackend:
 
     def __post_init__(self) -> None:
         if (training := self._training()) is not None and training.sample < training.least:
-            problem = f"sample is {training.sample}: {training.what} need {training.least} vectors or more"
+            problem = f"sample is {training.sample}, but {training.what} need at least {training.least} vectors"
             raise UsageError(f"{self.name}: {problem}")
 
     def _training(self) -> Training | None:
@@ -253,7 +253,7 @@ class FaissBackend:
         raise NotImplementedError
 
     def _bytes(self, dimension: int) -> tuple[float, int]:
-        """Return the bytes per vector, and those of everything else."""
+        """Return the bytes per vector, and the bytes of everything else."""
         raise NotImplementedError
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
@@ -264,7 +264,7 @@ class FaissBackend:
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Compress the vectors of the dense index folder `source`, block by block; return the number of vectors.
 
-        Memory holds all codes, as in a search of the index, and one block of vectors.
+        All codes and one block of vectors are in memory.
 
         Raises:
             MissingDependency: faiss is not installed.
@@ -279,7 +279,7 @@ class FaissBackend:
         return write_folder(index, codes, len(vectors), source, path)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> CompressedSearcher:
-        """Open the index in folder `path`; the row of a hit is the row of the vector, and `rows` is unused."""
+        """Open the index in folder `path`. Hits have vector rows, so `rows` is unused."""
         return CompressedSearcher.open(path)
 
 
@@ -333,8 +333,8 @@ class Hnsw(FaissBackend):
         m: links per vector on the upper levels, at least 2; the lowest level has twice as many.
         ef_construction: number of candidate neighbors considered when linking a new vector.
         ef_search: number of candidate neighbors in a search, at least the requested depth; stored in the index.
-        threads: number of build threads. With 1 thread, the same vectors, options and machine give the same bytes; with
-            more, the links depend on thread order, but recall stays the same.
+        threads: number of build threads. With 1 thread, builds on the same machine are identical; with more, the links
+            depend on thread timing, but recall stays the same.
         seed: random seed for the levels.
     """
 
@@ -351,13 +351,13 @@ class Hnsw(FaissBackend):
         least = {"m": 2, "ef_construction": 1, "ef_search": 1, "threads": 1}
         wrong = [f"{name} is {getattr(self, name)}" for name, low in least.items() if getattr(self, name) < low]
         if wrong:
-            raise UsageError(f"hnsw: {', '.join(wrong)}: m must be at least 2, the others at least 1")
+            raise UsageError(f"hnsw: {', '.join(wrong)}; m must be at least 2, the others at least 1")
 
     def _bytes(self, dimension: int) -> tuple[float, int]:
         return 4 * dimension + 8 * self.m + 4 * self.m // (self.m - 1) + _LEVEL_BYTES, 0
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Add the vectors of the dense index folder `source` to the graph, block by block; return the vector count.
+        """Build a graph of the vectors in the dense index folder `source`; return the number of vectors.
 
         Raises:
             MissingDependency: faiss is not installed.

@@ -1,7 +1,7 @@
 """Exact search: the k vectors with the largest inner products, for a corpus of any size, in torch, on any device.
 
-The product of each block of vectors updates a running best k. A faster search of another package may replace the
-product by a block's candidates with float32 scores.
+The scores of each block of vectors update a running best k. Another package may provide a faster search, which returns
+only a block's candidates with float32 scores.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,19 +28,19 @@ from hardneg.runtime import Progress, Silent, Task, float32_products, world
 
 _RESIDENT = 512 << 20  # bytes
 _ROWS = 16_384
-_MANY = 32  # queries from which on oneDNN, which needs a block in a form of its own, is faster than torch's BLAS
+_MANY = 32  # queries from which oneDNN is faster than torch's BLAS, although it needs blocks in its own format
 
 
 @dataclass(frozen=True)
 class ExactOptions:
-    """Options of exact search, which affect speed, memory, and at most the last bits of scores.
+    """Options of exact search, which affect speed and memory, and scores in the last bits at most.
 
-    corpus_block, query_block: number of vectors and queries to multiply at a time; None picks a size for the device.
+    corpus_block, query_block: number of vectors and queries to multiply at a time; the default depends on the device.
     device: device to compute on; None means all GPUs, or the CPU without GPUs. `cuda` means all GPUs if no other
         process shares the work, `cuda:1` only that GPU.
     resident: size in bytes of the largest index that stays on the device between searches; a larger index is read again
         for each search, block by block.
-    expected: total number of queries over all searches, which determines the method for every search.
+    expected: total number of queries in all searches, by which every search chooses its method.
     """
 
     corpus_block: int | None = None
@@ -153,7 +153,7 @@ def spans(count: int, block: int, devices: int) -> list[range]:
 def _search_on(
     devices: Sequence[torch.device], search: Callable[..., Hits], vectors: FlatVectors, blocks: Blocks, task: Task
 ) -> Hits:
-    """Search a span of the vectors on each device, in a thread of its own, and merge the lists, ties by row."""
+    """Search a span of the vectors on each device, in separate threads, and merge the lists, ties by row."""
 
     def part(rows: range, device: torch.device) -> Hits:
         hits = search(vectors.part(rows), blocks=replace(blocks, device=device), task=task)
@@ -179,7 +179,7 @@ class _Part:
             self.best = top_k.merged(self.best, scores, start, k)
             return
         found = self.rough.candidates(block, None if self.best is None else self.best.bar.view(-1))
-        if self.best is None:  # a pad stays until there are k others: until then the bar is -inf
+        if self.best is None:  # start with padding, which keeps the bar at -inf until there are k candidates
             pad = self.queries.new_full((len(self.queries), 1), -torch.inf)
             self.best = top_k.Best(pad, torch.full_like(pad, -1, dtype=torch.int64), pad)
         if found is not None:
@@ -238,7 +238,7 @@ def on_device(vectors: FlatVectors, device: torch.device) -> Tensor:
     """Return all vectors of a folder on a device: float32 [N, d].
 
     Raises:
-        ArtifactError: a vector is not finite; the message names its row.
+        ArtifactError: a vector is not finite; the message has its row.
     """
     rows = torch.empty((len(vectors), vectors.dimension), device=device)
     for start, block in checks.vector_blocks(vectors, _ROWS):
@@ -251,10 +251,10 @@ def copied_ahead(
 ) -> Iterator[tuple[int, Tensor]]:
     """Yield the first row and the vectors, float32 [n, d], of each block on the device; later blocks reuse memory.
 
-    A thread reads into pinned memory, copies on a separate stream, and lets the device check for finite numbers.
+    A thread reads into pinned memory and copies on a separate stream; the device checks that all numbers are finite.
 
     Raises:
-        ArtifactError: a vector is not finite; the message names its row.
+        ArtifactError: a vector is not finite; the message has its row.
     """
     starts, on_gpu = range(0, len(vectors), size), device.type == "cuda"
     dimension = vectors.dimension if isinstance(vectors, FlatVectors) else vectors.shape[1]
@@ -275,7 +275,7 @@ def copied_ahead(
             if side is not None and free is not None:
                 side.wait_event(free)
             there.copy_(host, non_blocking=True)
-            if not there.sum().isfinite():  # reads from the device, and so waits for the copy
+            if not there.sum().isfinite():  # reading from the device waits for the copy
                 checks.check_finite(host.numpy(), range(first + start, first + stop))
         return there
 
@@ -305,7 +305,7 @@ class Flat:
         return len(vectors)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "FlatSearcher":
-        """Open the vectors in folder `path`; the row of a hit is the row of the vector, and `rows` is unused."""
+        """Open the vectors in folder `path`. Hits have vector rows, so `rows` is unused."""
         return FlatSearcher(FlatVectors.open(path))
 
 
@@ -313,7 +313,7 @@ class Flat:
 class FlatSearcher:
     """A searcher of the vectors in a folder (`ExactSearcher`); `progress` counts the searched vectors.
 
-    An index of no more than `options.resident` bytes stays on the device from the first search on.
+    An index of at most `options.resident` bytes stays on the device after the first search.
     """
 
     flat: FlatVectors

@@ -15,7 +15,7 @@ from hardneg.protocols import DenseSearcher
 Pass = Callable[[], Iterable[tuple[int, NDArray[np.float32]]]]
 """A function that starts a pass over the corpus: (first row, float32 [n, d]) in row order, as from `vector_blocks`.
 
-Every pass must cut the corpus at the same rows, or equal vectors may differ in the last bit of their scores.
+Every pass must split the corpus at the same rows; otherwise, scores of equal vectors may differ in the last bit.
 """
 
 _QUERIES, _BLOCK = 1024, 4096
@@ -63,7 +63,7 @@ def counts_above(
 
 
 def _above(scores: Tensor, column: NDArray[np.int64], score: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Count the scores of each line [T, b] above `score` [T], or equal to it in front of `column` [T]."""
+    """Count the scores of each line [T, b] above `score` [T], or equal to it and before `column` [T]."""
     width = scores.shape[1]
     reach = np.nextafter(score, np.float32(-np.inf), dtype=np.float32)
     bar = torch.from_numpy(np.where(column >= width, reach, score)).to(scores.device)
@@ -79,9 +79,9 @@ def _above(scores: Tensor, column: NDArray[np.int64], score: NDArray[np.float32]
 def _products(
     corpus: Pass, queries: NDArray[np.float32], query: _Rows, row: _Rows, device: str, only_held: bool
 ) -> Iterable[tuple[int, int, slice, Tensor]]:
-    """Yield each block's first row, its end, the pairs of a part of the queries, and their scores with the block."""
+    """Yield a block's first row and end, a slice of the pairs, and the scores of their queries with the block."""
     if (np.diff(query) < 0).any():
-        raise ValueError("pairs must be in the order of their queries")
+        raise ValueError("pairs must be sorted by query")
     starts = range(0, len(queries), _QUERIES)
     parts = [torch.from_numpy(np.ascontiguousarray(queries[start : start + _QUERIES])).to(device) for start in starts]
     edges = np.searchsorted(query, [*starts, len(queries)])

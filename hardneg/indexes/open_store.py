@@ -1,4 +1,4 @@
-"""Index folders opened by their files, whichever backend or stage wrote them."""
+"""Opening of index folders by the files in them, regardless of the backend or stage that wrote them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from hardneg.runtime import Progress
 
 
 def form_in(folder: Path) -> str | None:
-    """Return the form of the encoded texts in a folder, as named by backend `input`; None for other folders."""
+    """Return the form of the encoded texts in a folder, as in a backend's `input`; None for other folders."""
     if (folder / WEIGHTS).exists():
         return "weights"
     if not (folder / "index").exists() and not (folder / SHARDS).exists():
@@ -64,15 +64,15 @@ class DenseIndex:
                 with (folder / "index").open("rb") as file:
                     begin = file.read(len(FLAT))
             except OSError as error:
-                wanted = "name a folder of `hardneg encode` or `hardneg index build`, with the files index and docid"
-                raise ArtifactError(f"{folder}: no dense index ({error.strerror}: index): {wanted}") from error
+                wanted = "choose one with the files index and docid, from `hardneg encode` or `hardneg index build`"
+                raise ArtifactError(f"{folder}: not a dense index (index: {error.strerror}); {wanted}") from error
         if begin == FLAT:
             vectors = FlatVectors.open(folder)
             return cls(folder, exact.FlatSearcher(vectors), vectors.dimension, vectors.doc_ids)
         opened, doc_ids = _compressed(folder), DocIds(folder / "docid")
         if len(doc_ids) != opened.index.ntotal:
             counts = f"{len(doc_ids)} ids for {opened.index.ntotal} vectors"
-            raise ArtifactError(f"{folder / 'docid'}: {counts}: build the index again")
+            raise ArtifactError(f"{folder / 'docid'}: {counts}; rebuild the index")
         return cls(folder, opened, int(opened.index.d), doc_ids)
 
 
@@ -85,5 +85,5 @@ def _compressed(folder: Path) -> compressed.CompressedSearcher:
         return (product.BinarySearcher if binary else product.PqSearcher)(opened.path, opened.index)
     if not isinstance(inner, faiss.IndexScalarQuantizer | faiss.IndexIVFPQ | faiss.IndexIVFFlat | faiss.IndexHNSW):
         known = "flat, fp16, sq8, binary, pq, opq-pq, ivf-flat, ivfpq, hnsw"
-        raise ArtifactError(f"{folder / 'index'}: {type(inner).__name__} is not supported: build one of {known}")
+        raise ArtifactError(f"{folder / 'index'}: {type(inner).__name__} is not supported; supported backends: {known}")
     return opened

@@ -1,4 +1,4 @@
-"""Inverted lists and product quantisation: a vector as M codes, each the number of a centroid of its part.
+"""Inverted lists and product quantisation, which stores a vector as M codes, the centroid numbers of its M parts.
 
 Sources: H. Jégou, M. Douze, C. Schmid, Product quantization for nearest neighbor search, TPAMI 2011; the rotation:
 T. Ge, K. He, Q. Ke, J. Sun, Optimized product quantization for approximate nearest neighbor search, CVPR 2013.
@@ -43,11 +43,11 @@ class ListedBackend(compressed.FaissBackend):
 
     def __post_init__(self) -> None:
         if self.lists and not 1 <= self.nprobe <= self.lists:
-            problem = f"lists is {self.lists} and nprobe is {self.nprobe}: nprobe must be between 1 and lists"
+            problem = f"lists is {self.lists} and nprobe is {self.nprobe}; nprobe must be from 1 to lists"
             raise UsageError(f"{self.name}: {problem}")
         if self.subvectors < 1 or not min(1, type(self).bits) <= self.bits <= 8:
             raise UsageError(
-                f"{self.name}: subvectors is {self.subvectors} and bits is {self.bits}: "
+                f"{self.name}: subvectors is {self.subvectors} and bits is {self.bits}; "
                 "subvectors must be at least 1, and bits from 1 to 8"
             )
         super().__post_init__()
@@ -145,7 +145,7 @@ class Pq(ListedBackend):
         return faiss.IndexPQ(dimension, self.subvectors, self.bits, faiss.METRIC_INNER_PRODUCT)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "PqSearcher":
-        """Open the index in folder `path`; the row of a hit is the row of the vector, and `rows` is unused."""
+        """Open the index in folder `path`. Hits have vector rows, so `rows` is unused."""
         return PqSearcher.open(path)
 
 
@@ -168,7 +168,7 @@ class OpqPq(Pq):
 
     def __post_init__(self) -> None:
         if self.iterations < 1:
-            raise UsageError(f"opq-pq: iterations is {self.iterations}: it must be at least 1")
+            raise UsageError(f"opq-pq: iterations is {self.iterations}; it must be at least 1")
         super().__post_init__()
 
     def _empty(self, dimension: int) -> Any:
@@ -187,9 +187,9 @@ class OpqPq(Pq):
 
 @dataclass
 class CodeLookup:
-    """A torch search of product-quantised vectors: sums of inner products of query parts with centroids.
+    """Search of product-quantised vectors in torch, by sums of inner products of query parts with centroids.
 
-    codes: uint8 [M, N]. centroids: float32 [M, C, d / M]. rotation: the matrix R of R x, float32 [d, d], or None.
+    codes: uint8 [M, N]. centroids: float32 [M, C, d / M]. rotation: matrix that is applied to queries, float32 [d, d].
     """
 
     codes: Tensor
@@ -228,7 +228,7 @@ class PqSearcher(compressed.CompressedSearcher):
         """
         opened = compressed.CompressedSearcher.open(path)
         if not isinstance(innermost(opened.index), load_faiss().IndexPQ):
-            raise ArtifactError(f"{path / 'index'}: not a product-quantised index: build one with `pq` or `opq-pq`")
+            raise ArtifactError(f"{path / 'index'}: not a product-quantised index; build one with `pq` or `opq-pq`")
         return cls(path, opened.index)
 
     def codes(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -252,7 +252,7 @@ class PqSearcher(compressed.CompressedSearcher):
         return np.asarray(flat, np.float32).reshape(quantiser.M, quantiser.ksub, quantiser.dsub)
 
     def rotation(self) -> NDArray[np.float32] | None:
-        """Return the rotation R, float32 [d, d], if R x rather than x is cut into parts; None without a rotation."""
+        """Return the rotation R, float32 [d, d], if R x is split into parts instead of x; None without a rotation."""
         faiss = load_faiss()
         if not isinstance(self.index, faiss.IndexPreTransform):
             return None
@@ -263,11 +263,11 @@ class PqSearcher(compressed.CompressedSearcher):
         """Write an index with the same codes and new centroids, float32 [M, 2^bits, d / M], to folder `out`.
 
         Raises:
-            UsageError: the centroids have another shape, or hold a number that is not finite.
+            UsageError: the centroids have another shape, or contain non-finite numbers.
         """
         own = self.centroids()
         if centroids.shape != own.shape or not np.isfinite(centroids).all():
-            raise UsageError(f"centroids have shape {centroids.shape}: give finite ones of shape {own.shape}")
+            raise UsageError(f"centroids have shape {centroids.shape}; they must be finite and have shape {own.shape}")
         index, packed = trained_product(centroids, self.rotation()), self._packed()
         blocks = (packed[start : start + _ROWS] for start in range(0, len(packed), _ROWS))
         compressed.write_folder(index, blocks, self.index.ntotal, self.path, out)
@@ -285,7 +285,7 @@ class PqSearcher(compressed.CompressedSearcher):
         return replace(self, copy=self.lookup(options.where) if options.where.type == "cuda" and fits else None)
 
     def lookup(self, device: torch.device) -> CodeLookup:
-        """Return a search of the same vectors on a device."""
+        """Return a searcher of the same vectors on a device."""
         count, rotation = self.index.ntotal, self.rotation()
         codes = torch.empty((innermost(self.index).pq.M, count), dtype=torch.uint8, device=device)
         for start in range(0, count, _ROWS):
@@ -318,7 +318,7 @@ def trained_product(centroids: NDArray[np.float32], rotation: NDArray[np.float32
 
 
 RESCORED, LEAST_RESCORED = 4, 1_000
-"""The number of nearest documents by Hamming distance to rescore per hit, and its minimum."""
+"""The number of documents, nearest by Hamming distance, to rescore for each hit, and for each query at least."""
 _UNPACKED = 4 << 20  # bytes of bits unpacked to float32 at a time, so that they stay in caches
 
 
@@ -340,7 +340,7 @@ class Binary(compressed.FaissBackend):
         return trained_product(np.broadcast_to(signs[None, :, None], (dimension, 2, 1)), None)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "BinarySearcher":
-        """Open the index in folder `path`; the row of a hit is the row of the vector, and `rows` is unused."""
+        """Open the index in folder `path`. Hits have vector rows, so `rows` is unused."""
         return BinarySearcher.open(path)
 
     def _bytes(self, dimension: int) -> tuple[float, int]:
@@ -359,12 +359,12 @@ class BinarySearcher(PqSearcher):
     def _bits(self) -> Any:
         faiss = load_faiss()
         bits = faiss.IndexBinaryFlat(self.index.d)
-        bits.use_heap = False  # counted by distance, so that of equal ones the first rows stay
+        bits.use_heap = False  # counting by distance keeps the first of equally distant rows
         bits.add(self._packed())
         return bits
 
     def _best(self, queries: NDArray[np.float32], k: int) -> Hits:
-        """Rescore the nearest documents by Hamming distance, of equally near ones the first rows."""
+        """Rescore the documents nearest by Hamming distance, ties by ascending row."""
         depth = min(self.index.ntotal, max(RESCORED * k, LEAST_RESCORED))
         if not depth:
             return checks.no_hits(len(queries), k)
@@ -374,7 +374,7 @@ class BinarySearcher(PqSearcher):
         for start in range(0, len(queries), step):
             part = slice(start, start + step)
             signs = np.unpackbits(self._packed()[rows[part]], axis=-1, bitorder="little").astype(np.float32)
-            products = np.matmul(signs, queries[part, :, None])[..., 0]  # of the numbers whose sign is +
+            products = np.matmul(signs, queries[part, :, None])[..., 0]  # sums over the dimensions with sign +
             scores[part] = (2 * products - queries[part].sum(1, keepdims=True)) / np.sqrt(self.index.d)
         hits = checks.in_order(rows, scores)
         return Hits(hits.rows[:, :k], hits.scores[:, :k])

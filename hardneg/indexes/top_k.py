@@ -1,7 +1,7 @@
-"""The best k documents of each query, updated block by block of scores.
+"""The best k documents of each query, updated with one block of scores at a time.
 
-Rows come in ascending order, so a document that only equals a query's k-th score cannot enter its list any more:
-comparing a block with these scores leaves few candidates, and ties stay in row order.
+Blocks arrive in row order, so a document must score above a query's current k-th score to enter its list. Comparing a
+block with these scores leaves few candidates, and ties stay in row order.
 """
 
 from collections.abc import Sequence
@@ -119,7 +119,7 @@ def best_hits(best: Sequence[Best | None], count: int, k: int) -> Hits:
         hits.rows[done : done + lines, :width] = part.rows.gather(1, order).cpu().numpy()
         done += lines
     if not np.isfinite(hits.scores[hits.rows >= 0]).all():
-        raise ArtifactError("inner products exceed the range of 32-bit numbers: scale the vectors down")
+        raise ArtifactError("inner products exceed the range of 32-bit numbers; scale the vectors down")
     return hits
 
 
@@ -127,11 +127,11 @@ class BestRows:
     """The best k rows of each query, for queries in several parts, in one pass over the rows."""
 
     def __init__(self, parts: int, k: int) -> None:
-        """Start without rows; parts: number of parts of the queries."""
+        """Start without rows. parts: number of parts that the queries are split into."""
         self._k, self._best = k, list[Best | None]([None] * parts)
 
     def add(self, part: int, scores: Tensor, start: int) -> None:
-        """Add scores, float32 [q, b], of one part of the queries with the block of rows that begins at `start`."""
+        """Add the scores of one part of the queries, float32 [q, b], for the block of rows that starts at `start`."""
         self._best[part] = merged(self._best[part], scores, start, self._k)
 
     def hits(self, count: int) -> Hits:

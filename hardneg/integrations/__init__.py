@@ -1,1 +1,1 @@
-"""hardneg in other programs: trainers of sentence-transformers, and Pyserini."""
+"""hardneg in other programs: sentence-transformers trainers and Pyserini."""

@@ -1,4 +1,4 @@
-"""ADORE as a loss for the trainer of sentence-transformers: negatives are searched in each step."""
+"""ADORE as a loss for sentence-transformers trainers, with negatives that are retrieved in each step."""
 
 import shutil
 from collections.abc import Mapping
@@ -53,19 +53,19 @@ class AdoreLoss(nn.Module):
 
         Args:
             model: the SentenceTransformer that training starts from.
-            dataset: as `--dataset` of the commands, such as `beir:FOLDER`.
-            arguments: of the trainer; the index goes to `adore/` in its `output_dir`.
-            depth: number of documents that are searched for each query.
-            loss: a loss that needs no teacher, or its options with its `name`; `cut` of `lambda` is `depth` if not set.
-            forced: the known positives that are added to the lists.
-            split: the queries to train on.
+            dataset: a dataset as in the commands' `--dataset`, such as `beir:FOLDER`.
+            arguments: the trainer's arguments; the index is written to `adore/` in `output_dir`.
+            depth: number of documents to retrieve for each query.
+            loss: name of a loss without a teacher, or a dict with `name` and options; `cut` defaults to `depth`.
+            forced: when to add known positives to the lists: `none_retrieved`, `always` or `never`.
+            split: split of the queries to train on.
 
         Raises:
-            UsageError: an argument is invalid, the loss needs more than ranks, or texts have several vectors.
+            UsageError: an argument is invalid, the loss needs more than ranks, or a text has several vectors.
         """
         super().__init__()
         if not (isinstance(model, nn.Module) and hasattr(model, "similarity_fn_name")):
-            raise errors.UsageError(f"AdoreLoss: model: must be a SentenceTransformer, not {model!r:.60}")
+            raise errors.UsageError(f"AdoreLoss: model must be a SentenceTransformer, not {model!r:.60}")
         whole_number("depth", depth, 1)
         self.model, self.depth, self.forced = model, depth, forced
         self._cosine = model.similarity_fn_name == "cosine"
@@ -75,7 +75,7 @@ class AdoreLoss(nn.Module):
         self.settings = {"loss": name, **chosen, "depth": depth, "forced": forced}
         self._loss = configure("losses", types.PluginSetting(name, chosen))
         if lacking := [part for part in needs_of(self._loss) if part != "ranks"]:
-            raise errors.UsageError(f"AdoreLoss: loss {name} needs {', '.join(lacking)}: use a loss that does not")
+            raise errors.UsageError(f"AdoreLoss: loss {name} needs {', '.join(lacking)}; use a loss that does not")
         folder, device = Path(arguments.output_dir) / FOLDER, str(arguments.device)
         session = Session(usual_store(folder / "store"), device)
         recipe = RefreshRecipe(named_dataset(dataset, session.store), split=split)
@@ -86,12 +86,12 @@ class AdoreLoss(nn.Module):
         self._collection, self._split = StoredCollection.open(artifacts["dataset"].path), split
         searcher: Any = open_store(artifacts[ENCODED].path, ExactOptions(device=device).for_few())
         if not isinstance(searcher, DenseSearcher):
-            raise errors.UsageError("AdoreLoss: needs one vector per text: give a SentenceTransformer")
+            raise errors.UsageError("AdoreLoss: model must return one vector per text; use a SentenceTransformer")
         self._searcher = searcher
 
     @cached_property
     def _examples(self) -> Examples:
-        """The queries that have a positive."""
+        """The queries with a positive."""
         return Examples(TrainingData(self._collection.corpus, *judged_queries(self._collection, self._split)), 0, 0)
 
     @property
@@ -118,5 +118,5 @@ class AdoreLoss(nn.Module):
 
     @property
     def citation(self) -> str:
-        """The source for the model card."""
+        """The citation for the model card."""
         return "Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021)"

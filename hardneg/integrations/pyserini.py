@@ -1,4 +1,4 @@
-"""Python programs that open indexes in Pyserini, or the reason why it cannot open them."""
+"""Python programs that open indexes in Pyserini, or the reasons why Pyserini cannot open them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -17,17 +17,17 @@ from hardneg.records import errors, layout, types
 from hardneg.store import Store
 
 _HITS = 'hits = searcher.search("a question", k=10)'
-_VECTORS = "hits = searcher.search(vector, k=10)  # of numpy, [1, dimension]"
+_VECTORS = "hits = searcher.search(vector, k=10)  # a numpy array, [1, dimension]"
 _DENSE = "from pyserini.search.faiss import FaissSearcher"
 _LUCENE = "from pyserini.search.lucene import LuceneSearcher"
 _IMPACT = "from pyserini.search.lucene import LuceneImpactSearcher"
 _NONE = {
-    "weights": "it holds term weights as hardneg stores them; build the index `impact` from them for Pyserini",
-    "token-vectors": "it holds a vector per token, for which Pyserini has no index; search it with hardneg",
-    "shards": "it is in shards; Pyserini opens each by itself: encode the corpus again for one index",
+    "weights": "it has term weights in hardneg's format; build an `impact` index from them for Pyserini",
+    "token-vectors": "it has one vector per token, which Pyserini does not support; search it with hardneg",
+    "shards": "it is in shards; open each shard separately, or re-encode the corpus into one index",
 }
 _OF_SEGMENTS = (
-    f'segments = searcher.search("a question", k=100)  # ids such as D1{DELIMITER}0; a document counts by its best',
+    f'segments = searcher.search("a question", k=100)  # ids such as D1{DELIMITER}0; a document has its best score',
     "hits = {}",
     "for segment in segments:",
     f'    hits.setdefault(segment.docid.rpartition("{DELIMITER}")[0], segment.score)',
@@ -36,14 +36,14 @@ _OF_SEGMENTS = (
 
 @dataclass(frozen=True)
 class QuerySide:
-    """The query encoder of an index: the opened model and the model location, or why there is none."""
+    """The query encoder of an index: the opened model and its location, or the reason why there is none."""
 
     encoder: Encoder | None = None
     location: ModelReference = field(default_factory=lambda: ModelReference(""))
-    reason: str = "no model is named: name the one that encoded the index"
+    reason: str = "no model is given; use the model that encoded the index"
 
     def program(self, form: str, scale: float = 1.0) -> Program | None:
-        """Return a program that makes the query encoder, or None if Pyserini has no encoder for the model."""
+        """Return a program that creates the query encoder, or None if Pyserini has no encoder for the model."""
         if self.encoder is None or self.encoder.representation.form != form:
             return None
         if form == "vectors":
@@ -53,7 +53,7 @@ class QuerySide:
     @property
     def lacking(self) -> str:
         """The reason why Pyserini has no query encoder for the model."""
-        return self.reason if self.encoder is None else self.location.lacking or "the model is not of the index's kind"
+        return self.reason if self.encoder is None else self.location.lacking or "the model does not fit the index"
 
 
 def opening(folder: Path, options: Mapping[str, object], queries: QuerySide, segments: bool = False) -> str:
@@ -62,7 +62,7 @@ def opening(folder: Path, options: Mapping[str, object], queries: QuerySide, seg
     options: index options by name, such as `scale` or `k1`. segments: whether documents have several vectors.
 
     Raises:
-        ArtifactError: the folder holds no index.
+        ArtifactError: the folder contains no index.
     """
     named = quoted(str(folder))
     if any(folder.glob("segments_*")) and not (folder / layout.TERMS).exists():
@@ -80,8 +80,8 @@ def opening(folder: Path, options: Mapping[str, object], queries: QuerySide, seg
     form = "shards" if (folder / layout.SHARDS).exists() else form_in(folder)
     form = "token-vectors" if form is None and any(folder.glob("*.npy")) else form
     if form is None:
-        wanted = "name a run folder, or a folder of `hardneg encode` or `hardneg index`"
-        raise errors.ArtifactError(f"{folder}: no index; {wanted}")
+        wanted = "choose a run folder, or a folder from `hardneg encode` or `hardneg index build`"
+        raise errors.ArtifactError(f"{folder}: contains no index; {wanted}")
     if form != "vectors":
         return f"# Pyserini cannot open {folder}: {_NONE[form]}"
     if (program := queries.program("vectors")) is None:
@@ -92,7 +92,7 @@ def opening(folder: Path, options: Mapping[str, object], queries: QuerySide, seg
 
 
 def model_location(model: resolved.ResolvedModel) -> ModelReference:
-    """Return the location of a model, and the settings that the model folder lacks."""
+    """Return the location of a model, and the settings that are missing in the model folder."""
     spec, full, folder, family = model.spec, model.full, model.location.folder, model.family
     if folder is None or not isinstance(family, resolved.FolderFamily):
         return ModelReference(spec.name, lacking=f"the files of the model {spec.name!r} are not on this machine")
@@ -117,7 +117,7 @@ def model_location(model: resolved.ResolvedModel) -> ModelReference:
     added += [name for name in ("pooling", "head of masked words") if name in lacking]
     added += ["token types"] if full.typed else []
     additions = f"{', '.join(added)}, which the folder of the model {spec.name!r} does not have"
-    why = f"hardneg adds {additions}: give query vectors" if added else ""
+    why = f"hardneg adds {additions}; pass query vectors" if added else ""
     return ModelReference(name, transformer, options, lengths, why)
 
 
@@ -129,7 +129,7 @@ def openings(
     model, options: for a single index folder, the encoding model and the build options.
 
     Raises:
-        ArtifactError: no index of the run is in the store, or the folder holds no index.
+        ArtifactError: no index of the run is in the store, or the folder contains no index.
         DataError, RecipeError: the run's lock file is damaged, or is not a recipe of this version.
         ModelError: a model cannot be opened.
     """
@@ -142,9 +142,9 @@ def openings(
         published = [index for index in published if index.folder == folder]
     if not published:
         raise errors.ArtifactError(
-            f"{folder}: its indexes are not in this store: set {{store}} to the one of its run", "store"
+            f"{folder}: its indexes are not in this store; set {{store}} to the store of the run", "store"
         )
-    opened = {repr(None): QuerySide(reason="its queries are vectors of another program")}
+    opened = {repr(None): QuerySide(reason="its queries were encoded by another program")}
     for index in published:
         if index.model is not None and repr(index.model) not in opened:
             opened[repr(index.model)] = query_side(index.model)
@@ -156,12 +156,12 @@ def query_side(spec: ModelSpec) -> QuerySide:
     """Return the opened model of a spec. Raises ModelError if it cannot be opened."""
     encoder = resolved.load_encoder(spec, "cpu", "fp32")
     if not isinstance(encoder, Encoder):
-        return QuerySide(reason=f"Pyserini has no class for the model {spec.name!r}: give query vectors")
+        return QuerySide(reason=f"Pyserini has no class for the model {spec.name!r}; pass query vectors")
     return QuerySide(encoder, model_location(resolved.resolve(spec, fetch=True)))
 
 
 def with_java(text: str) -> str:
-    """Return a program that starts Java first if Pyserini would start an unsuitable Java version.
+    """Return the program, with a first line that starts Java if Pyserini would start an unsuitable version.
 
     Raises:
         MissingDependency: there is no suitable Java.

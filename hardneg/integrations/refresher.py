@@ -1,4 +1,4 @@
-"""Negatives that trainers of sentence-transformers refresh: a recipe, mined with the model as it trains."""
+"""Refreshed negatives for sentence-transformers trainers: a recipe mines them with the model in training."""
 
 import json
 import os
@@ -38,8 +38,8 @@ class RefreshRecipe:
 
     dataset: dataset as in a recipe. miner, filters: names and options. depth: number of documents per query to
     retrieve, or to score with a reranker. index: backend with options, built for each refresh; None for exact search.
-    candidates, run: source of the documents for a reranker: `bm25` or a model name, or a run file. fill_to: list length
-    to reach with random documents of the corpus. settings: settings as for `--set`.
+    candidates: retriever of a reranker's documents, `bm25` or a model name. run: run file with these documents.
+    fill_to: length to fill lists to with random documents. settings: recipe settings as for `--set`.
     """
 
     dataset: str
@@ -85,7 +85,7 @@ class RefreshRecipe:
         return AdhocRecipe(_NAME, self.dataset, {**stages, MINED: mining}, named or None, self.settings, seed).plan()
 
     def read(self, session: Session) -> Artifact:
-        """Return the stored collection, which is read now if not yet in the store; every process calls this."""
+        """Return the stored collection, and read it first if necessary; every process calls this."""
         stages = {MINED: {"stage": "mine", "split": self.split, "miner": {"name": layout.RANDOM}}}
         return session.make_dataset(AdhocRecipe(_NAME, self.dataset, stages).plan())
 
@@ -157,7 +157,7 @@ class Refresher:
             (self.refreshes.folder / ENDED).unlink(missing_ok=True)
             settings = self.refreshes.folder / "settings.json"
             if step and settings.exists() and json.loads(settings.read_text(encoding="utf-8")) != self._identity:
-                raise errors.TrainingError(f"{settings.parent}: mined with other settings: start a new training run")
+                raise errors.TrainingError(f"{settings.parent}: mined with other settings; start a new training run")
             for number in [] if step else self.refreshes.numbers():
                 self.refreshes.remove(number)
             self.refreshes.forget_after(step)
@@ -210,7 +210,7 @@ class Refresher:
 
 
 class RefreshCallback(TrainerCallback):  # type: ignore[misc]
-    """A callback that refreshes negatives on a schedule; training waits meanwhile."""
+    """A callback that refreshes negatives on a schedule; training pauses during a refresh."""
 
     def __init__(self, trainer: Any, refresher: Refresher, schedule: RefreshSchedule) -> None:
         self._trainer, self._refresher, self._schedule = trainer, refresher, schedule
@@ -220,11 +220,11 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
         """Mine the first refresh, unless a resumed run already has one.
 
         Raises:
-            TrainingError: a resumed run lacks a refresh that it needs, or would read rows in another order.
+            TrainingError: a refresh that a resumed run needs is missing, or rows would be in another order.
         """
         step, schedule = state.global_step, self._schedule
         if step and args.ignore_data_skip:
-            raise errors.TrainingError("ignore_data_skip: leave it out, or rows get the negatives of other steps")
+            raise errors.TrainingError("ignore_data_skip must be False, or rows get the negatives of other steps")
         batches = len(self._trainer.callback_handler.train_dataloader)
         self._steps_an_epoch = max(1, -(-batches // args.gradient_accumulation_steps))
         accelerator = self._trainer.accelerator
@@ -258,14 +258,14 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
             (self._refresher.refreshes.folder / ENDED).touch()
 
     def _ensure(self, number: int, mined_at: int, step: int) -> None:
-        """Make a refresh if it does not exist; `mined_at` is the step of the model that mines it."""
+        """Mine a refresh if it does not exist. mined_at: the step of the model to mine with."""
         refreshes = self._refresher.refreshes
         if from_first(world().rank == 0 and (refreshes.negatives(number).parent / LISTS).exists()):
             return
         if mined_at != step:
             missing = f"{refreshes.folder}: refresh {number}, which step {step + 1} needs, is missing"
-            advice = f"resume from the checkpoint of step {mined_at}, whose model mined it, or start a new training run"
-            raise errors.TrainingError(f"{missing}: {advice}")
+            advice = f"resume from the checkpoint of step {mined_at} to mine it, or start a new training run"
+            raise errors.TrainingError(f"{missing}; {advice}")
         self._make(number, step)
 
     def _make(self, number: int, step: int) -> None:
@@ -287,14 +287,14 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
 
 
 class RefreshedNegatives:
-    """Training data for sentence-transformers trainers, with negatives that the model in training mines again.
+    """Training data for sentence-transformers trainers, with negatives that are re-mined with the model in training.
 
-    Give `dataset` to the trainer; `attach` adds mining to the trainer. Training waits during mining. The negatives of a
-    step depend only on the seeds and the step. A refresh mined after step n is used from step n + 2, since the batch of
+    Pass `dataset` to the trainer, then call `attach` with it. Training pauses during mining. The negatives of a step
+    depend only on the seeds and the step. A refresh mined after step n is used from step n + 2, since the batch of
     step n + 1 has already been read, or from the first step of an epoch.
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
-    (ICLR 2021), section 4, but there a separate process mines in parallel.
+    (ICLR 2021), section 4, where a separate process mines in parallel.
     """
 
     def __init__(
@@ -315,23 +315,23 @@ class RefreshedNegatives:
         settings: Sequence[str] | Mapping[str, Any] = (),
         store: str | Path | None = None,
     ) -> None:
-        """Set the recipe and the schedule; nothing is read yet.
+        """Set the recipe and the schedule, without reading data.
 
         Args:
             dataset: a name such as `beir:FOLDER`, a folder, a `datasets.Dataset` or dicts.
-            arguments: of the trainer; the refreshes go to `negatives/` in its `output_dir`.
-            every: steps between refreshes; None: one as each epoch begins.
-            negatives: number of negatives per query at a time; a short list gets random documents of the corpus.
-            form: `n-tuple`, `labeled-pair` or `labeled-list`: the columns of the rows.
-            miner: one of `hardneg plugins list miners`, or a dict of its options with its `name`.
-            filters: drop candidates before the miner selects: names, or dicts of options with their `name`.
-            split: the queries to train on; `train`, or the only split of a dataset in memory.
-            depth: number of documents that are searched for each query, or scored.
-            index: a backend, instead of exact search.
+            arguments: the trainer's arguments; refreshes are written to `negatives/` in `output_dir`.
+            every: number of steps between refreshes; None refreshes at the start of each epoch.
+            negatives: number of negatives per query at a time; short lists are filled with random documents.
+            form: columns of the rows: `n-tuple`, `labeled-pair` or `labeled-list`.
+            miner: a miner from `hardneg plugins list miners`, or a dict with its `name` and options.
+            filters: filters that drop candidates before the miner selects: names, or dicts with `name` and options.
+            split: split of the queries to train on; default `train`, or the only split of a dataset in memory.
+            depth: number of documents per query to retrieve, or to score with a reranker.
+            index: index backend; None for exact search.
             candidates: for a reranker, the retriever of its candidates: `bm25` or a model.
-            run: for a reranker, the ranked lists of its candidates instead: a TREC run, or scores in a dict.
-            settings: anything else of the recipe, as `settings` of the functions.
-            store: a folder for vectors and lists; None: one in the folder of the refreshes.
+            run: for a reranker, a TREC run or a dict of scores that contains its candidates, instead of `candidates`.
+            settings: other recipe settings, as in hardneg's functions.
+            store: folder for vectors and lists; None for a folder beside the refreshes.
 
         Raises:
             UsageError: an argument is invalid.
@@ -339,7 +339,7 @@ class RefreshedNegatives:
         for name, value in {"every": 1 if every is None else every, "negatives": negatives, "depth": depth}.items():
             checked.whole_number(name, value, 1)
         if candidates is not None and run is not None:
-            raise errors.UsageError(f"{_NAME}: candidates: cannot be combined with run: leave one of them out")
+            raise errors.UsageError(f"{_NAME}: candidates cannot be combined with run; pass only one of them")
         self._dataset, self._arguments, self._every, self._form = dataset, arguments, every, form
         self._split, self._run, self.folder = split, run, Path(arguments.output_dir) / "negatives"
         self._store = store or self.folder / "store"
@@ -350,7 +350,7 @@ class RefreshedNegatives:
 
     @cached_property
     def dataset(self) -> RefreshedRows:
-        """The rows as a `datasets.Dataset`, one per positive of each query; the first access reads the collection."""
+        """The rows as a `datasets.Dataset`, one per query and positive; the first access reads the collection."""
         read = self.recipe.read(self.session)
         collection = StoredCollection.open(read.path)
         plan = plan_rows(collection, self.recipe.split, self._form, self._options["fill_to"])
@@ -376,23 +376,23 @@ class RefreshedNegatives:
         """Add mining to a trainer whose training data is `dataset`.
 
         Raises:
-            UsageError: the trainer trains on other data, evaluates on the same data, or already mines; or the model
-                cannot be saved completely, or needs other candidates.
+            UsageError: the trainer trains on other data, evaluates on the same data, or is already attached; or the
+                model cannot be saved completely, or needs other candidates.
         """
         rows, held, problems = self.dataset, trainer.eval_dataset, list[str]()
         if trainer.train_dataset is not rows:
-            problems.append("train_dataset must be this object's `dataset` itself, neither shuffled nor one of several")
+            problems.append("train_dataset must be this object's `dataset`, without shuffling or other datasets")
         if any(each is rows for each in (held.values() if isinstance(held, Mapping) else [held])):
-            problems.append("eval_dataset must be other data: its negatives change with training")
+            problems.append("eval_dataset must be other data, since the negatives of `dataset` change during training")
         if any(isinstance(each, RefreshCallback) for each in trainer.callback_handler.callbacks):
-            problems.append("this trainer mines already: attach once")
+            problems.append("the trainer is already attached")
         if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
-            problems.append("the model is split over several devices: train without DeepSpeed and FSDP")
+            problems.append("DeepSpeed and FSDP are not supported: the model is split over several devices")
         reranks = type(trainer).__name__ == "CrossEncoderTrainer"
         if reranks and not self.recipe.reranks:
-            problems.append("a reranker scores the candidates of a retriever: give candidates, or a run")
+            problems.append("a reranker needs `candidates` or `run`")
         if not reranks and self.recipe.reranks:
-            problems.append("candidates and a run are for a CrossEncoder: leave them out")
+            problems.append("`candidates` and `run` are only for a CrossEncoder")
         if problems:
             raise errors.UsageError(f"{_NAME}.attach: {'; '.join(problems)}")
         schedule, sampler_of = RefreshSchedule(self._every), trainer.get_batch_sampler

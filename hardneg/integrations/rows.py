@@ -90,10 +90,10 @@ def plan_rows(collection: StoredCollection, split: str, form: str, negatives: in
         DataError: no query has a positive.
     """
     if form not in FORMS:
-        raise UsageError(f"form {form!r} is unknown: use one of {', '.join(FORMS)}")
+        raise UsageError(f"unknown form {form!r}; available: {', '.join(FORMS)}")
     ids, texts, known = judged_queries(collection, split)
     flat = [doc_id for query_id in ids for doc_id in known[query_id]]
-    rows = collection.corpus.known_rows(flat, "positive", "read the dataset again")
+    rows = collection.corpus.known_rows(flat, "positive", "re-read the dataset")
     counts = np.array([len(known[query_id]) for query_id in ids])
     owner = np.repeat(np.arange(len(ids)), counts)
     query, positive, number = owner, rows, np.full(len(owner), -1)
@@ -107,11 +107,11 @@ def plan_rows(collection: StoredCollection, split: str, form: str, negatives: in
 
 
 def judged_queries(collection: StoredCollection, split: str) -> tuple[list[str], list[str], dict[str, list[str]]]:
-    """Return ids and texts of the queries with positives, and all positives. Raises DataError if there are none."""
+    """Return ids and texts of queries with positives, and the positives. Raises DataError without such queries."""
     queries, known = collection.queries(split), positives(collection.all_qrels())
     rows = [row for row, query_id in enumerate(queries.query_ids) if query_id in known]
     if not rows:
-        raise DataError(f"none of the {len(queries)} queries of split {split} has a positive: nothing to train on")
+        raise DataError(f"none of the {len(queries)} queries of split {split} has a positive; use another split")
     return [queries.query_ids[row] for row in rows], [queries.texts[row] for row in rows], known
 
 
@@ -123,7 +123,7 @@ SPARE = 16
 def table_of(mined: NegativesFile, query_ids: Sequence[str], corpus: Corpus, count: int) -> NDArray[np.int64]:
     """Return the mined negatives of each query as corpus rows: int64 [Q, at most count + SPARE].
 
-    A list of fewer than `count` negatives is repeated up to `count`.
+    Lists of fewer than `count` negatives are repeated up to `count`.
 
     Raises:
         TrainingError: a query has no negative.
@@ -132,13 +132,13 @@ def table_of(mined: NegativesFile, query_ids: Sequence[str], corpus: Corpus, cou
     width = min(max(count, int(mined.counts.max(initial=0))), count + SPARE)
     doc_ids, sizes = mined.firsts(width)
     listed = np.full((len(sizes), width), -1, np.int64)
-    listed[np.arange(width) < sizes[:, None]] = corpus.known_rows(doc_ids, "negative", "mine again")
+    listed[np.arange(width) < sizes[:, None]] = corpus.known_rows(doc_ids, "negative", "re-mine the negatives")
     rows = np.array([known.get(query_id, -1) for query_id in query_ids])
     counts = np.where(rows >= 0, np.append(sizes, 0)[rows], 0)
     if not counts.all():
         first = query_ids[int(np.argmin(counts))]
-        lacking = f"{counted(int((counts == 0).sum()), 'query')} without a negative, such as {first}"
-        raise TrainingError(f"{lacking}: use a miner that keeps more")
+        lacking = f"{counted(int((counts == 0).sum()), 'query')} without negatives, such as {first}"
+        raise TrainingError(f"{lacking}; use a miner that keeps more")
     table: NDArray[np.int64] = listed[rows]
     numbers = np.arange(count)[None, :] % counts[:, None]
     table[:, :count] = np.take_along_axis(table, numbers, axis=1)
@@ -178,9 +178,9 @@ ENDED = "ended"
 class RefreshedRows(Dataset):  # type: ignore[misc]
     """A dataset with rows of anchor, positive and negatives.
 
-    Each batch of the trainer has negatives from the refresh for its step; a data loader worker that is ahead waits.
-    Rows read directly have negatives from the newest refresh, or empty texts before the first refresh. Copies of this
-    dataset, such as a selection of rows, have empty texts.
+    Each batch of the trainer has negatives from the refresh for its step; data loader workers wait for that refresh.
+    Rows read directly have negatives from the newest refresh, or empty strings before the first refresh. Copies of this
+    dataset, such as a selection of rows, have empty strings.
 
     plan: the queries and positives of the rows. attached: whether a trainer uses the rows. distinct: whether a batch
     contains each document at most once. key: key of the collection.
@@ -234,7 +234,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
     def __getitems__(self, keys: Sequence[int]) -> list[dict[str, Any]]:
         """Return the rows of a batch; an index is row + refresh * number of rows."""
         if not self.attached:
-            raise TrainingError("these rows have no negatives until a trainer mines them: call attach(trainer)")
+            raise TrainingError("these rows have no negatives until a trainer mines them; call attach(trainer)")
         number, rows = max(keys) // len(self), np.array(keys, np.int64) % len(self)
         columns = self._resolved(rows, self._table(number))
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -264,14 +264,14 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         """Wait in a worker for a refresh and return its folder, or the newest one if there will be no more.
 
         Raises:
-            TrainingError: the refresh does not exist, and cannot appear while this process waits.
+            TrainingError: the refresh does not exist, and no other process can mine it.
         """
         folder, parent = self.refreshes.negatives(number).parent, os.getppid()
         while not (folder / MANIFEST).exists():
             if (self.refreshes.folder / ENDED).exists() and (newest := self.refreshes.newest()):
                 return self.refreshes.negatives(newest.number).parent
             if get_worker_info() is None or os.getppid() != parent:
-                raise TrainingError(f"{folder}: refresh {number} is missing: start a new training run")
+                raise TrainingError(f"{folder}: refresh {number} is missing; start a new training run")
             time.sleep(0.02)
         return folder
 
@@ -317,7 +317,7 @@ class CarryingBatchSampler(BatchSampler):
     def __iter__(self) -> Iterator[list[int]]:
         parts: tuple[Any, ...] = (self.held, getattr(self.held, "sampler", None))
         for part in parts:
-            if hasattr(part, "set_epoch"):  # a resumed run that skips batches does not set it
+            if hasattr(part, "set_epoch"):  # a resumed run that skips batches does not call it
                 part.set_epoch(self.schedule.epoch)
         for batch, indices in enumerate(self.held):
             offset = self.schedule.number(batch) * self.rows

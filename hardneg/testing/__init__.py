@@ -1,6 +1,6 @@
-"""The contracts of plugins as tests: `class TestMine(MinerTests): plugin = Mine()` in a file that pytest collects.
+"""Contract tests for plugins, such as `class TestMine(MinerTests): plugin = Mine()` in a file that pytest collects.
 
-pytest is not imported until a test runs. Each failure names the broken rule of the contract.
+pytest is not imported until a test runs. Each failure reports the broken rule of the contract.
 """
 
 from hardneg.testing.data import DatasetTests, FilterTests, MinerTests, WriterTests

@@ -1,4 +1,4 @@
-"""The contracts of dataset loaders, writers of queries, miners and filters as tests."""
+"""Contract tests for dataset loaders, query writers, miners and filters."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -21,22 +21,22 @@ _SEED = 7
 
 
 class DatasetTests(PluginTests):
-    """Tests of a dataset loader. Set `plugin`, or override `write`, and `make` to return the loader of that folder.
+    """Tests of a dataset loader. Set `plugin`, or override `write` and let `make` return a loader of its folder.
 
-    Override `change` to change the content of the source. `seconds` is the maximum time that `size_hint`, and
-    `query_hint` if there is one, may take together.
+    Override `change` to test changed content. `seconds` is the maximum time for `size_hint` and, if there is one,
+    `query_hint` together.
     """
 
     seconds: ClassVar[float] = 1.0
 
     def write(self, folder: Path) -> None:
-        """Write a small source into the empty `folder`; a loader without files needs none."""
+        """Write a small source to the empty `folder`; not needed for a loader without files."""
 
     def change(self, folder: Path) -> None:
-        """Change the content that `write` wrote into `folder`; the test is skipped without an override."""
+        """Change the content that `write` wrote to `folder`; without an override, the test is skipped."""
         import pytest
 
-        pytest.skip("override `change` to test that changed content has another fingerprint")
+        pytest.skip("override `change` to test that the fingerprint changes with the content")
 
     def _load(self, folder: Path) -> Collection:
         self.write(folder)
@@ -49,9 +49,9 @@ class DatasetTests(PluginTests):
         rule(once is not iter(collection.documents()), "each call of `documents` starts a new pass")
         count, missing = 0, object()
         for one, two in zip_longest(once, collection.documents(), fillvalue=missing):
-            rule(one == two, f"two passes over the documents are the same, at row {count}", f"{one!r:.80}, {two!r:.80}")
+            rule(one == two, f"two passes return the same documents (row {count})", f"{one!r:.80}, {two!r:.80}")
             count += 1
-        rule(count > 0, "the tested source has documents")
+        rule(count > 0, "the source has documents")
 
     def test_ids_are_unique_words(self, tmp_path: Path) -> None:
         collection = self._load(tmp_path)
@@ -59,7 +59,7 @@ class DatasetTests(PluginTests):
         ids |= {f"queries of {split}": [q.query_id for q in collection.queries(split)] for split in collection.splits()}
         for what, names in ids.items():
             wrong = [name for name in names if not isinstance(name, str) or name.split() != [name]]
-            rule(not wrong, f"ids of {what} are text without white space", repr(wrong[:3]))
+            rule(not wrong, f"ids of {what} are non-empty strings without white space", repr(wrong[:3]))
             repeated = len(names) - len(set(names))
             rule(not repeated, f"ids of {what} are unique", f"{repeated} repeated")
 
@@ -67,7 +67,7 @@ class DatasetTests(PluginTests):
         collection = self._load(tmp_path)
         documents = {item.doc_id for item in collection.documents()}
         splits = list(collection.splits())
-        rule(bool(splits) and len(set(splits)) == len(splits), "there are splits, each named once", splits)
+        rule(bool(splits) and len(set(splits)) == len(splits), "`splits` lists at least one split, each once", splits)
         for split in splits:
             queries, judged = {query.query_id for query in collection.queries(split)}, list(collection.qrels(split))
             rule(bool(queries) and bool(judged), f"split {split} has queries and judgements")
@@ -81,11 +81,11 @@ class DatasetTests(PluginTests):
     def test_the_fingerprint_names_the_content(self, tmp_path: Path) -> None:
         self.write(tmp_path)
         before = self.make(tmp_path).fingerprint()
-        rule(isinstance(before, str) and bool(before), "a fingerprint is a text", repr(before))
+        rule(isinstance(before, str) and bool(before), "a fingerprint is a non-empty string", repr(before))
         rule(self.make(tmp_path).fingerprint() == before, "the same source has the same fingerprint")
         self.change(tmp_path)
         plugin = self.make(tmp_path)
-        rule(plugin.fingerprint() != before, "changed content has another fingerprint", before)
+        rule(plugin.fingerprint() != before, "the fingerprint changes with the content", before)
 
     def test_size_hint_is_cheap(self, tmp_path: Path) -> None:
         self.write(tmp_path)
@@ -100,16 +100,16 @@ class DatasetTests(PluginTests):
                 break
         splits = plugin.load().splits() if hints else []
         counts = all(split in splits and type(count) is int and count >= 0 for split, count in hints.items())
-        rule(counts, "a query hint is a whole number for each split that it names", repr(hints))
-        rule(type(hint) is int and hint >= 0, "a size hint is a whole number, 0 if unknown", repr(hint))
-        rule(spent <= self.seconds, f"size hints take at most {self.seconds} s: they read no corpus", f"{spent:.1f} s")
+        rule(counts, "`query_hint` maps splits to whole numbers", repr(hints))
+        rule(type(hint) is int and hint >= 0, "`size_hint` returns a whole number, 0 if unknown", repr(hint))
+        rule(spent <= self.seconds, f"hints take at most {self.seconds} s, without reading texts", f"{spent:.1f} s")
 
     def test_is_stored(self, tmp_path: Path) -> None:
         (tmp_path / "source").mkdir()
         collection = self._load(tmp_path / "source")
         write_collection(collection, tmp_path / "stored", Silent())
         notes = list(collection.notes())
-        rule(all(isinstance(note, str) for note in notes), "notes are lines of text", notes)
+        rule(all(isinstance(note, str) for note in notes), "notes are strings", notes)
 
 
 _NOUNS = ("river", "harbor", "bridge", "tower", "garden", "market", "castle", "meadow")
@@ -138,22 +138,22 @@ class WriterTests(PluginTests):
         written = self._written(tmp_path, documents)
         ids = [each.document.doc_id for each in written]
         rule(ids == [each.doc_id for each in documents], "one Written for each document, in the same order", ids)
-        rule(not self._written(tmp_path, []), "there are no queries without documents")
-        rule(any(each.queries for each in written), "some of these documents have a query")
+        rule(not self._written(tmp_path, []), "no Written without documents")
+        rule(any(each.queries for each in written), "at least one document gets a query")
         texts = [text for each in written for text in each.queries]
         wrong = [text for text in texts if not isinstance(text, str) or not text.strip()]
-        rule(not wrong, "a query is a text with words", repr(wrong[:3]))
+        rule(not wrong, "a query is a non-blank string", repr(wrong[:3]))
         for count in (1, 3):
             most = max(len(each.queries) for each in self._written(tmp_path, documents, count))
-            rule(most <= count, f"at most {count} queries per document are written if so many are requested", most)
+            rule(most <= count, f"count={count} returns at most {count} queries per document", most)
 
     def test_queries_depend_on_seed_and_document_only(self, tmp_path: Path) -> None:
-        text = "the queries of a document depend on it and the seed only"
+        text = "a document's queries depend only on the document and the seed"
         check_independent(lambda some: self._written(tmp_path, some), self.documents(), text, "documents")
 
     def test_a_document_keeps_words(self, tmp_path: Path) -> None:
         lost = [each for each in self._written(tmp_path, self.documents()) if each.queries and not each.document.text]
-        rule(not lost, "some of a document's text is left", repr(lost[:2]))
+        rule(not lost, "a document with queries keeps some of its text", repr(lost[:2]))
 
     def test_streams(self, tmp_path: Path) -> None:
         """Memory must not grow with the number of documents."""
@@ -163,7 +163,7 @@ class WriterTests(PluginTests):
 
 
 class MinerTests(PluginTests):
-    """Tests of a miner. Set `plugin`; `runs` are the labels of the ranked lists it reads, the selection list first.
+    """Tests of a miner. Set `plugin`; `runs` are the labels of the ranked lists it reads, with its main list first.
 
     `lookahead` is the number of queries that the miner may read before its first answer. Override `candidates` for a
     miner that needs other lists.
@@ -173,7 +173,7 @@ class MinerTests(PluginTests):
     lookahead: ClassVar[int] = LOOKAHEAD
 
     def candidates(self) -> list[Candidates]:
-        """Return twelve queries with lists of 0 to 60 documents; positives are first, within or outside the lists."""
+        """Return twelve queries with lists of 0 to 60 documents; some positives are at the top, some are missing."""
         return [self._query(number) for number in range(12)]
 
     def _query(self, number: int) -> Candidates:
@@ -226,33 +226,33 @@ class MinerTests(PluginTests):
     def test_negatives_are_documents_of_the_collection(self, tmp_path: Path) -> None:
         for mined in self._mine(tmp_path, self.candidates()):
             unknown = set(mined.negatives) - set(_CORPUS)
-            rule(not unknown, "negatives are ids of the lists or of the corpus", sorted(map(str, unknown)))
+            rule(not unknown, "negatives are ids from the lists or from the corpus", sorted(map(str, unknown)))
 
     def test_a_score_a_negative(self, tmp_path: Path) -> None:
         for mined in self._mine(tmp_path, self.candidates()):
             shape = np.shape(mined.scores)
-            rule(shape == (len(mined.negatives),), "there are as many scores as negatives", f"{shape} scores")
+            rule(shape == (len(mined.negatives),), "each negative has one score", f"{shape} scores")
             rule(getattr(mined.scores, "dtype", None) == np.float32, "scores are a float32 array", type(mined.scores))
             counts = [isinstance(count, int) and count >= 0 for count in mined.dropped.values()]
-            rule(all(counts), "`dropped` counts the dropped documents, by reason", mined.dropped)
+            rule(all(counts), "`dropped` maps reasons to numbers of dropped documents", mined.dropped)
 
     def test_reported_drops_are_right(self, tmp_path: Path) -> None:
         queries = self.candidates()
         for query, mined in zip(queries, self._mine(tmp_path, queries), strict=True):
             if (drops := mined.drops) is not None:
                 sizes = [len(drops.doc_ids), len(drops.ranks), len(drops.reasons), len(drops.scores)]
-                rule(len(set(sizes)) == 1, "a dropped document has a rank, a reason and a score", sizes)
+                rule(len(set(sizes)) == 1, "each dropped document has a rank, a reason and a score", sizes)
                 listed = ["", *query.ranking.doc_ids[: drops.candidates]]
                 there = [listed[rank] if 0 < rank < len(listed) else None for rank in drops.ranks.tolist()]
                 text = "`ranks` are the ranks of dropped documents among the candidates, counted from 1"
                 rule(there == list(drops.doc_ids), text, f"{list(drops.doc_ids)} of query {query.query_id}")
                 known = {doc_id: rank for rank, doc_id in enumerate(query.ranking.doc_ids, 1)}
                 ranks = [known.get(doc_id, 0) for doc_id in mined.negatives]
-                text = "`chosen` are the negatives' ranks in the list, 0 for others"
+                text = "`chosen` has the rank of each negative in the list, or 0 if it is not listed"
                 rule(drops.chosen.tolist() == ranks, text, f"{drops.chosen.tolist()}, not {ranks}")
 
     def test_draws_depend_on_seed_and_query_only(self, tmp_path: Path) -> None:
-        text = "the negatives of a query depend on (seed, query_id) only"
+        text = "the negatives of a query depend only on the seed, its id and its lists"
         check_independent(lambda some: [_plain(item) for item in self._mine(tmp_path, some)], self.candidates(), text)
 
     def test_short_and_empty_lists(self, tmp_path: Path) -> None:
@@ -272,9 +272,9 @@ class MinerTests(PluginTests):
                 raise AssertionError(
                     f"broken rule: short and empty lists are not an error\n  found: {error!r}"
                 ) from error
-            rule(len(mined) == 1, "a query without candidates has an answer, an empty one", case.query_id)
+            rule(len(mined) == 1, "a query without candidates gets one Negatives, which may be empty", case.query_id)
             many = len(mined[0].scores) == len(mined[0].negatives)
-            rule(many, "there are as many scores as negatives", case.query_id)
+            rule(many, "each negative has one score", case.query_id)
 
     def test_candidates_stay_as_they_are(self, tmp_path: Path) -> None:
         candidates = self.candidates()
@@ -336,11 +336,11 @@ class FilterTests(PluginTests):
         rule(len(reasons) == len(candidates), "one mapping for each Candidates, in the same order", len(reasons))
         rule(not self._reasons(tmp_path, []), "no mapping without Candidates")
         words = {word for each in reasons for word in each.values()}
-        rule(all(isinstance(word, str) and word for word in words), "a reason is a word, which is counted", words)
+        rule(all(isinstance(word, str) and word for word in words), "a reason is a non-empty string", words)
 
     def test_reasons_depend_on_the_query_only(self, tmp_path: Path) -> None:
         candidates = self.candidates()
-        text = "the reasons for a query depend on that query and its lists only"
+        text = "the reasons for a query depend only on the query and its lists"
         check_independent(lambda some: self._reasons(tmp_path, some), candidates, text)
 
     def test_streams(self, tmp_path: Path) -> None:

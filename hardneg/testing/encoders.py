@@ -1,4 +1,4 @@
-"""The contract of families of encoders (`hardneg.encoders.protocol.EncoderFamily` and `TextEncoder`) as tests."""
+"""Contract tests for encoder families (`hardneg.encoders.protocol.EncoderFamily` and `TextEncoder`)."""
 
 import re
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ class EncoderTests(PluginTests):
     """Tests of an encoder. Set `plugin`; override `model` for an encoder family that reads files or calls a server.
 
     tolerance: the maximum difference between two encodings of one text (batches change the last bits).
-    own_share: the minimum share of documents that are nearest to themselves; below 1 if unnormalised vectors are
-    compared by inner product, so that a longer vector may be nearer.
+    own_share: the minimum share of documents that are nearest to themselves; set it below 1 for inner products of
+    unnormalised vectors, where a longer vector may be nearer.
     """
 
     tolerance: ClassVar[float] = TOLERANCE
@@ -38,7 +38,7 @@ class EncoderTests(PluginTests):
         return ModelSpec("tested")
 
     def others(self, folder: Path) -> Sequence[Any]:
-        """Return variants of the encoder with other options; each variant changes the encoding of a text."""
+        """Return variants of the encoder with different options, each of which changes the encoding of a text."""
         return ()
 
     def documents(self) -> list[str]:
@@ -75,7 +75,7 @@ class EncoderTests(PluginTests):
         rule(getattr(family, "form", None) in forms.FORMS, f"`form` is one of {', '.join(forms.FORMS)}", repr(family))
         rule(type(getattr(family, "trainable", None)) is bool, "`trainable` is True or False", repr(family))
         encoder = self._opened(tmp_path)
-        rule(isinstance(encoder.spec, FullSpec), "an encoder has its whole `spec`", encoder.spec)
+        rule(isinstance(encoder.spec, FullSpec), "an encoder's `spec` is a FullSpec", encoder.spec)
         rule(encoder.dimension > 0 and encoder.block > 0, "`dimension` and `block` are above 0")
 
     def test_what_is_known_of_a_model(self, tmp_path: Path) -> None:
@@ -83,21 +83,21 @@ class EncoderTests(PluginTests):
         full, lookup, shape = family.full(model), family.look_up(model), model.shape
         rule(isinstance(full, FullSpec), "`full` returns a FullSpec", type(full))
         rule(isinstance(lookup, Lookup), "`look_up` returns a Lookup", type(lookup))
-        rule(shape.hidden > 0 and shape.layers >= 0 and shape.weights >= 0, "a shape has sizes", shape)
+        rule(shape.hidden > 0 and shape.layers >= 0 and shape.weights >= 0, "the sizes in `shape` are valid", shape)
         rule(self._opened(tmp_path).spec == full, "an opened model has the spec that `full` returns")
 
     def test_the_digest_names_what_it_makes(self, tmp_path: Path) -> None:
         spec, name = self.model(tmp_path), self._resolved(tmp_path).digest
         rule(bool(re.fullmatch("[0-9a-f]{32}", name)), "a digest has 32 hexadecimal digits", repr(name))
         rule(self._resolved(tmp_path).digest == name, "the same model has the same digest")
-        text = "an option that changes a text's numbers changes the digest"
+        text = "an option that changes encodings changes the digest"
         prompted = self._resolved(tmp_path, replace(spec, query_prompt="other words: "))
         rule(prompted.digest != name, text, "another prompt")
         for other in self.others(tmp_path):
             rule(self._resolved(tmp_path, spec, other).digest != name, text, f"{other} for {self.make(tmp_path)}")
 
     def test_its_module_is_light(self, tmp_path: Path) -> None:
-        check_light(type(self.make(tmp_path)).__module__, "importing a family's module loads nothing heavy")
+        check_light(type(self.make(tmp_path)).__module__, "importing a family's module loads no heavy package")
 
     def test_encodes_in_order(self, tmp_path: Path) -> None:
         encoder, texts = self._opened(tmp_path), self.documents()
@@ -105,7 +105,7 @@ class EncoderTests(PluginTests):
         for side in ("query", "document"):
             rows = self._encode(encoder, texts, side)
             self.check_encoded(rows, form, len(texts), encoder.dimension)
-            text = "the encoding of a text depends on it alone, not on"
+            text = "the encoding of a text depends only on the text, not on"
             backwards = self._encode(encoder, texts[::-1], side)
             self._alike(backwards[np.arange(len(texts))[::-1]], rows, f"{text} the order")
             self._alike(self._encode(encoder, texts, side, window=_BLOCK), rows, f"{text} the window")
@@ -135,12 +135,12 @@ class EncoderTests(PluginTests):
         for number, (start, part) in enumerate(
             encoder.encode_windows(parts(), "document", EncodeOptions(precision="fp32"), done.append)
         ):
-            rule(start == 2 * number, "windows come in order, with the number of their first text", start)
+            rule(start == 2 * number, "windows are in order, each with the number of its first text", start)
             rule(len(taken) <= number + 3, "few windows are read ahead", len(taken))
             encoded.append(part)
         rule(sum(done) == len(texts), "`advance` counts each text once", done)
         joined = np.concatenate(encoded) if isinstance(encoded[0], np.ndarray) else type(encoded[0]).join(encoded)
-        self._alike(joined, self._encode(encoder, texts), "windows have the same result as `encode`")
+        self._alike(joined, self._encode(encoder, texts), "`encode_windows` returns the same as `encode`")
 
     def _corpus(self, folder: Path, texts: Sequence[str]) -> Corpus:
         write_corpus((Document(f"d{i}", text) for i, text in enumerate(texts)), folder / "corpus", Silent())
@@ -168,11 +168,11 @@ class EncoderTests(PluginTests):
                 if last:
                     writer.write_doc_ids(rows.doc_ids)
                     writer.close()
-            rule((path / encoder.files[0]).exists() == last, "the first of `files` exists once the writer is closed")
+            rule((path / encoder.files[0]).exists() == last, "the first of `files` appears when the writer is closed")
         lacking = [name for name in encoder.files if not (path / name).exists()]
-        rule(not lacking, "`files` names the files of a writer", lacking)
+        rule(not lacking, "a writer creates all `files`", lacking)
         stored = open_store(path).encoded(np.arange(len(corpus)))
-        self._alike(stored, self._encode(encoder, texts), "a store holds the encoded documents")
+        self._alike(stored, self._encode(encoder, texts), "a store returns the encoded documents")
 
     def test_a_document_is_nearest_to_itself(self, tmp_path: Path) -> None:
         from hardneg.indexes.candidate_scoring import score_matrix
@@ -183,20 +183,20 @@ class EncoderTests(PluginTests):
         encoded = self._encode(encoder, texts)
         hits, scores = store.search(encoded, 1), score_matrix(encoded, encoded)
         best = np.allclose(hits.scores[:, 0], scores.max(1), rtol=self.tolerance, atol=self.tolerance)
-        rule(best, "a search finds the best score", hits.scores[:, 0])
+        rule(best, "a search with documents finds the best scores", hits.scores[:, 0])
         share = float((hits.rows[:, 0] == np.arange(len(texts))).mean())
         rule(share >= self.own_share, f"{self.own_share:.0%} of documents are nearest to themselves", f"{share:.0%}")
         queries = self._encode(encoder, self.queries(), "query")
         top = store.search(queries, 1).scores[:, 0]
         best = np.allclose(top, score_matrix(queries, encoded).max(1), rtol=self.tolerance, atol=self.tolerance)
-        rule(best, "queries find the best score", top)
+        rule(best, "a search with queries finds the best scores", top)
 
     def test_long_documents_are_cut_or_refused(self, tmp_path: Path) -> None:
         encoder, corpus = self._opened(tmp_path), self._corpus(tmp_path, self.documents())
         try:
             rows = encoder.rows(corpus, Segments(12, count=3), tmp_path, Silent(), World())
         except ModelError as error:
-            rule("segments" in str(error) and "\n" not in str(error), "segments are refused in one line", error)
+            rule("segments" in str(error) and "\n" not in str(error), "segments are rejected in one line", error)
             return
         rule(len(rows) > len(corpus), "long documents have several rows", len(rows))
         held = self._store(tmp_path, encoder, rows).encoded(np.arange(len(rows)))
@@ -207,9 +207,9 @@ class EncoderTests(PluginTests):
         try:
             resolved.learner(encoder)
         except ModelError as error:
-            rule(not type(self.make(tmp_path)).trainable, "a family with `trainable` can be trained", error)
+            rule(not type(self.make(tmp_path)).trainable, "a family can be trained if `trainable` is True", error)
         else:
-            rule(type(self.make(tmp_path)).trainable, "a family that can be trained has `trainable`")
+            rule(type(self.make(tmp_path)).trainable, "`trainable` is True if a family can be trained")
 
 
 class TrainableEncoderTests(EncoderTests):
@@ -229,14 +229,14 @@ class TrainableEncoderTests(EncoderTests):
         wanted = np.where(np.isneginf(wanted), 0, wanted)  # no hit
         trained = scores.detach().numpy()
         near = np.allclose(trained, wanted, rtol=self.tolerance, atol=self.tolerance)
-        rule(near, "scores in training equal those of a search", f"{trained[0]} for {wanted[0]}")
+        rule(near, "training and search compute the same scores", f"{trained[0]} for {wanted[0]}")
         columns = torch.tensor([2, 0, 0, 1])
         chosen = encoder.score(queries, documents, columns)
-        rule(bool(torch.allclose(chosen, scores[:, columns], atol=1e-5)), "`columns` chooses documents")
+        rule(bool(torch.allclose(chosen, scores[:, columns], atol=1e-5)), "`columns` selects documents")
         encoder.module.train()
         encoder.score(self._embedded(encoder, "query"), self._embedded(encoder, "document")).sum().backward()
         learnt = [part for part in encoder.module.parameters() if part.grad is not None and bool(part.grad.any())]
-        rule(bool(learnt), "scores have gradients to the model's weights")
+        rule(bool(learnt), "scores have gradients with respect to the weights")
 
     def _embedded(self, encoder: Any, side: str) -> Any:
         texts = self.queries() if side == "query" else self.documents()
@@ -257,7 +257,7 @@ class TrainableEncoderTests(EncoderTests):
         lists = encoder.score_lists(queries, held[own.ravel()])
         chosen = scores[torch.arange(len(own))[:, None], torch.from_numpy(own)]
         near = lists.shape == chosen.shape and torch.allclose(lists, chosen, atol=self.tolerance, rtol=self.tolerance)
-        rule(bool(near), "lists of documents have the scores of the matrix", lists)
+        rule(bool(near), "`score_lists` returns the same scores as `score`", lists)
 
     def test_saved_and_opened_it_is_the_same(self, tmp_path: Path) -> None:
         encoder, folder = self._opened(tmp_path, to_train=True), tmp_path / "saved"
@@ -267,4 +267,4 @@ class TrainableEncoderTests(EncoderTests):
         rule(family is type(self.make(tmp_path)), "a saved model is opened by the same family", family)
         for side, texts in (("query", self.queries()), ("document", self.documents())):
             made, same = (self._encode(each, texts, side) for each in (encoder, again))
-            self._alike(same, made, f"a saved model encodes the same for each {side}")
+            self._alike(same, made, f"a saved model encodes each {side} as before")

@@ -1,4 +1,4 @@
-"""The contract of index backends (`hardneg.protocols.IndexBackend`) as tests."""
+"""Contract tests for index backends (`hardneg.protocols.IndexBackend`)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,10 +20,10 @@ _DEPTH = 10
 class IndexTests(PluginTests):
     """Tests of an index. Set `plugin`; set `exact = False` and the minimum `recall` at 10 if it may miss documents.
 
-    A backend of `"texts"` is tested with English sentences (override `texts` and `queries` for another language): a
-    document that shares a rare word with a query must be found, and a query of unknown words must find nothing.
+    A backend of `"texts"` is tested with English sentences (override `texts` and `queries` for another language). It
+    must find documents that share a rare word with a query, and no documents for a query of unknown words.
     A backend of `"vectors"` is tested with `count` vectors of `dimension` numbers, normalised if the backend is not
-    exact; a backend of another form needs its own `documents`, `encoded_queries`, `write` and `plain_scores`.
+    exact. For other forms, override `documents`, `encoded_queries`, `write` and `plain_scores`.
     """
 
     exact: ClassVar[bool] = True
@@ -92,8 +92,8 @@ class IndexTests(PluginTests):
         plugin, searcher, queries = self._opened(tmp_path)
         hits = searcher.search(queries, _DEPTH)
         if plugin.input == "texts":
-            rule(set(hits.rows[0, :4].tolist()) == {2, 12, 22, 32}, "equal texts are all found first", hits.rows[0])
-            rule(bool((hits.rows[-1] == -1).all()), "a query of unknown words finds nothing", hits.rows[-1])
+            rule(set(hits.rows[0, :4].tolist()) == {2, 12, 22, 32}, "all equal matches are found first", hits.rows[0])
+            rule(bool((hits.rows[-1] == -1).all()), "a query of unknown words has no hits", hits.rows[-1])
             return
         scores = self.plain_scores(queries, self.documents(plugin))
         order = np.lexsort((np.broadcast_to(np.arange(scores.shape[1]), scores.shape), -scores))[:, :_DEPTH]
@@ -101,12 +101,12 @@ class IndexTests(PluginTests):
         best = Hits(np.where(np.isneginf(top), -1, order), top)
         if self.exact:
             same = np.array_equal(hits.rows, best.rows)
-            rule(same, "an exact index equals a full sort, ties by row", f"{hits.rows[0]} for {best.rows[0]}")
-            rule(np.allclose(hits.scores, best.scores, atol=1e-4), "scores are those of the form", hits.scores[0])
+            rule(same, "an exact index agrees with a full sort, ties by row", f"{hits.rows[0]} for {best.rows[0]}")
+            rule(np.allclose(hits.scores, best.scores, atol=1e-4), "scores equal `plain_scores`", hits.scores[0])
             return
         reached = np.take_along_axis(scores, np.maximum(hits.rows, 0), 1) >= best.scores[:, -1:] - 1e-5
         recall = float((reached & (hits.rows >= 0))[best.rows[:, -1] >= 0].mean())
-        rule(recall >= self.recall, f"recall at {_DEPTH} is {self.recall} or more", f"{recall:.3f}")
+        rule(recall >= self.recall, f"recall at {_DEPTH} is at least {self.recall}", f"{recall:.3f}")
 
     def test_returns_its_rows(self, tmp_path: Path) -> None:
         from hardneg.indexes.candidate_scoring import score_pairs
@@ -118,13 +118,13 @@ class IndexTests(PluginTests):
             if plugin.input == "texts" or not hasattr(searcher, name):
                 continue
             held, own = getattr(searcher, name)(hits.rows[query, column]), hits.scores[query, column]
-            rule(len(held) == len(query), "one encoded text per row", len(held))
+            rule(len(held) == len(query), f"`{name}` returns one text per row", len(held))
             if name == "vectors":
                 sound = held.dtype == np.float32 and held.shape[1:] == (self.dimension,)
-                rule(sound, "vectors are float32, of the dimension", f"{held.dtype}, {held.shape}")
+                rule(sound, "vectors are float32 [n, dimension]", f"{held.dtype}, {held.shape}")
             scores = score_pairs(queries[query], held)
             same = np.allclose(scores, own, rtol=1e-4, atol=1e-4)
-            rule(same, f"a query's score with the row in `{name}` is the score of the hit", scores - own)
+            rule(same, f"scores computed from `{name}` equal the scores of the hits", scores - own)
 
     def test_more_than_there_is(self, tmp_path: Path) -> None:
         plugin, searcher, queries = self._opened(tmp_path)
@@ -147,10 +147,10 @@ class IndexTests(PluginTests):
         hits = searcher.search(queries, _DEPTH)
         moved = (tmp_path / "made").rename(tmp_path / "moved")
         again = self.make(tmp_path).open(moved, _rows)
-        rule(_same(again.search(queries, _DEPTH), hits), "a moved and reopened index has the same hits")
+        rule(_same(again.search(queries, _DEPTH), hits), "a moved and reopened index returns the same hits")
         lines = [again.search(queries[i : i + 1], _DEPTH) for i in range(len(queries))]
         rows, scores = np.vstack([line.rows for line in lines]), np.vstack([line.scores for line in lines])
-        rule(_same(Hits(rows, scores), hits), "the hits of a query depend on no other query of its batch")
+        rule(_same(Hits(rows, scores), hits), "the hits of a query do not depend on other queries")
 
 
 def _rows(doc_ids: Sequence[str]) -> NDArray[np.int64]:
@@ -162,15 +162,15 @@ def _check(hits: Hits, count: int, k: int) -> None:
     rule(rows.shape == scores.shape == (count, k), f"hits have shape [{count}, {k}]", f"{rows.shape}, {scores.shape}")
     sound = rows.dtype == np.int64 and scores.dtype == np.float32
     rule(sound, "rows are int64, scores float32", (rows.dtype, scores.dtype))
-    rule(np.array_equal(np.isneginf(scores), rows < 0), "a score is -inf where, and only where, the row is -1")
+    rule(np.array_equal(np.isneginf(scores), rows < 0), "a score is -inf if and only if its row is -1")
     for line, values in zip(rows, scores, strict=True):
         real = line[line >= 0]
-        rule(bool((line[: len(real)] >= 0).all()), "pads are at the end of a list", line)
-        rule(len(np.unique(real)) == len(real), "a document is found at most once per query", line)
+        rule(bool((line[: len(real)] >= 0).all()), "padding is at the end of a list", line)
+        rule(len(np.unique(real)) == len(real), "a list contains a document at most once", line)
         values = values[: len(real)]
         rule(bool((values[1:] <= values[:-1]).all()), "scores descend", values)
         tied = values[1:] == values[:-1]
-        rule(bool((real[1:] > real[:-1])[tied].all()), "equal scores are in ascending row order", line)
+        rule(bool((real[1:] > real[:-1])[tied].all()), "tied documents are in ascending row order", line)
 
 
 def _same(one: Hits, two: Hits) -> bool:
@@ -205,10 +205,10 @@ def write_encoded(folder: Path, documents: NDArray[np.float32]) -> Path:
 
 def check_encoded(encoded: Encoded, form: str, count: int, dimension: int) -> None:
     """Fail unless the encoding has `count` texts, the expected form, and finite numbers."""
-    rule(len(encoded) == count, "texts are encoded in order, each once", f"{len(encoded)} for {count}")
+    rule(len(encoded) == count, "each text is encoded once", f"{len(encoded)} for {count}")
     arrays = list(encoded.flat.values()) if isinstance(encoded, EncodedRows) else [encoded]
     plain = "vectors" if isinstance(encoded, np.ndarray) else form if form != "vectors" else "several vectors"
-    rule(form == plain, "texts are encoded into the family's `form`", f"{plain} for {form}")
+    rule(form == plain, "encoded texts have the `form` of the family", f"{plain} for {form}")
     for array in arrays:
         rule(bool(np.isfinite(array).all()), "numbers are finite")
         if array.ndim > 1:
@@ -217,7 +217,7 @@ def check_encoded(encoded: Encoded, form: str, count: int, dimension: int) -> No
     if isinstance(encoded, EncodedRows):
         rule(encoded.offsets.dtype == np.int64, "offsets are int64", encoded.offsets.dtype)
         ascend = encoded.offsets[0] == 0 and bool((np.diff(encoded.offsets) >= 0).all())
-        rule(ascend, "offsets begin with 0 and ascend", encoded.offsets)
+        rule(ascend, "offsets start at 0 and ascend", encoded.offsets)
         rule({len(array) for array in arrays} == {encoded.offsets[-1]}, "the last offset is the length of the arrays")
 
 

@@ -1,4 +1,4 @@
-"""The contract of every plugin, and those of stages and analyses, as tests."""
+"""Contract tests for all plugins, and for stages and analyses."""
 
 import dataclasses
 import json
@@ -24,16 +24,16 @@ from hardneg.stages import RecipeView, Sizes, StageSpec
 from hardneg.store import digest, plugin_identity
 
 LOOKAHEAD = 1024
-"""Queries or requests that a plugin may read before its first answer, by default."""
+"""Default number of queries or requests that a plugin may read before its first answer."""
 TOLERANCE = 1e-4
-"""The largest difference of two numbers that may differ in their last bits, by default."""
+"""Default maximum difference between numbers that may differ in their last bits."""
 
 HEAVY = ("torch", "transformers", "sentence_transformers", "faiss", "pyserini", "jnius", "ranx", "matplotlib")
 _Item = TypeVar("_Item")
 
 
 def rule(holds: bool, text: str, detail: object = "") -> None:
-    """Fail the test and name the broken rule unless `holds`."""
+    """Fail the test with the broken rule `text` unless `holds`."""
     __tracebackhide__ = True
     if not holds:
         raise AssertionError(f"broken rule: {text}" + (f"\n  found: {detail}" if str(detail) else ""))
@@ -107,22 +107,22 @@ class PluginTests:
         except (TypeError, ValueError) as error:  # pydantic's errors are ValueErrors
             raise AssertionError(f"broken rule: options can be written as JSON\n  found: {error}") from error
         again = TypeAdapter(type(plugin)).validate_python(identity["options"])
-        rule(again == plugin, "options read back from JSON make an equal plugin", f"{again} for {plugin}")
-        rule(digest(plugin_identity("tested", again)) == key, "an equal plugin has the same identity")
+        rule(again == plugin, "options read back from JSON create an equal plugin", f"{again} for {plugin}")
+        rule(digest(plugin_identity("tested", again)) == key, "equal plugins have the same identity")
 
     def test_every_option_is_explained(self, tmp_path: Path) -> None:
         cls = type(self.make(tmp_path))
         written = cls.__doc__ or ""
         automatic = written.startswith(f"{cls.__name__}(")
-        rule(bool(written.strip()) and not automatic, "the class has a docstring that says its purpose")
+        rule(bool(written.strip()) and not automatic, "the class has a docstring that states its purpose")
         silent = [option["name"] for option in plugin_options(cls) if not option["meaning"]]
-        rule(not silent, "the docstring's `Args:` explain every option", f"nothing about {', '.join(silent)}")
+        rule(not silent, "`Args:` in the docstring explains every option", f"missing {', '.join(silent)}")
 
 
 def check_unknown_fields(model: type[BaseModel], mapping: Mapping[str, Any]) -> None:
     with suppress(ValidationError):
         model.model_validate({**mapping, "no such field": 1})
-        rule(False, "an unknown field is refused")
+        rule(False, "unknown fields are rejected")
 
 
 _MODEL = FullSpec("tested", similarity="cosine", query_length=32, document_length=128)
@@ -151,21 +151,21 @@ class StageTests:
             try:
                 plugins[_NAME, field] = configure(kind, setting)
             except HardnegError as error:
-                rule(False, "the mapping names installed plugins and their options", error)
+                rule(False, "the mapping has installed plugins and valid options", error)
         return RecipeView(_NAME, {_NAME: spec}, plugins, ModelSpec("tested"))
 
     def test_is_a_frozen_model_with_a_version(self) -> None:
         rule(isinstance(self.stage, type) and issubclass(self.stage, StageSpec), "a stage is a StageSpec", self.stage)
-        rule(type(getattr(self.stage, "version", None)) is int, "a stage has `version`, a whole number")
-        rule(isinstance(getattr(self.stage, "artifact_type", None), str), "a stage has `artifact_type`, a kind")
+        rule(type(getattr(self.stage, "version", None)) is int, "a stage has a whole number `version`")
+        rule(isinstance(getattr(self.stage, "artifact_type", None), str), "a stage has a string `artifact_type`")
         own = [name for name in ("version", "artifact_type") if name in self.stage.model_fields]
         rule(not own, "`version` and `artifact_type` are not fields", ", ".join(own))
         config = self.stage.model_config
         rule(bool(config.get("frozen")), "a stage is frozen", config)
-        rule(config.get("extra") == "forbid", "a stage refuses unknown fields: extra='forbid'", config)
-        rule(bool((self.stage.__doc__ or "").strip()), "the class has a docstring that says its purpose")
+        rule(config.get("extra") == "forbid", "a stage rejects unknown fields (extra='forbid')", config)
+        rule(bool((self.stage.__doc__ or "").strip()), "the class has a docstring that states its purpose")
         hooks = {name for name in vars(StageSpec) if not name.startswith("_") and name != "model_config"}
-        rule(not hooks & self.stage.model_fields.keys(), "no field has a hook's name", hooks)
+        rule(not hooks & self.stage.model_fields.keys(), "no field has the name of a hook", hooks)
 
     def test_its_mapping_is_checked(self) -> None:
         stage = self.spec().stage
@@ -177,41 +177,41 @@ class StageTests:
         text = json.dumps(spec.identity(), sort_keys=True)
         again = self.stage.model_validate(json.loads(json.dumps(dict(self.mapping))))
         rule(json.dumps(again.identity(), sort_keys=True) == text, "the same mapping has the same identity")
-        rule("stage" not in spec.identity(), "`stage` enters a key separately")
+        rule("stage" not in spec.identity(), "`identity` does not contain `stage`, which is added separately")
         named = {name for _, name, _ in spec.references() if re.search(rf'"{re.escape(name)}"(?!:)', text)}
-        rule(not named, "a reference counts by the key of its stage, not by its name", ", ".join(named))
+        rule(not named, "`identity` does not contain names of referenced stages", ", ".join(named))
 
     def test_its_estimate_is_finite(self) -> None:
         for documents in (0, 1000):
             row = self.spec().estimate(Sizes(documents, {}, _MODEL, BASE))
-            rule(bool(row.unit.strip()), "an estimate names its unit", row)
+            rule(bool(row.unit.strip()), "an estimate has a unit", row)
             sound = all(math.isfinite(value) and value >= 0 for value in (row.items, row.disk))
-            rule(sound, "an estimate's numbers are finite, and none is negative", row)
+            rule(sound, "an estimate's numbers are finite and not negative", row)
 
     def test_it_publishes_inside_the_run_folder(self) -> None:
         for target, source in self.spec().publishes(self.view()).items():
             for path in map(PurePosixPath, (target, source)):
                 rule(not path.is_absolute() and ".." not in path.parts, "paths stay inside their folder", str(path))
-            rule(PurePosixPath(target).parts != (), "a published path has a name", target)
+            rule(PurePosixPath(target).parts != (), "a published path is not empty", target)
 
     def test_its_hooks_bear_a_recipe_with_mistakes(self) -> None:
         spec, view = self.spec(), self.view()
         for line in spec.problems(view):
             field = line.partition(":")[0].partition(".")[0]
-            rule(field in self.stage.model_fields, "a problem begins with a field and a colon", line)
-        rule(all(isinstance(name, str) for name in spec.traits(view)), "traits are words")
+            rule(field in self.stage.model_fields, "a problem starts with a field and a colon", line)
+        rule(all(isinstance(name, str) for name in spec.traits(view)), "traits are strings")
         rule(all(isinstance(name, str) for name in spec.implied(view).values()), "implied inputs are names of stages")
         for find in spec.content(view).values():
-            rule(callable(find), "`content` returns functions that compute digests, and computes none itself")
+            rule(callable(find), "`content` returns functions that compute digests, not digests")
 
     def test_its_module_is_light(self) -> None:
-        check_light(self.stage.__module__, "importing the module of a stage loads nothing heavy")
+        check_light(self.stage.__module__, "importing the module of a stage loads no heavy package")
 
 
 _HELP = """
 import sys, {module}
 heavy = [name for name in {heavy!r} if name in sys.modules]
-assert not heavy, f"broken rule: importing an analysis's module loads nothing heavy: {{heavy}}"
+assert not heavy, f"broken rule: importing an analysis's module loads no heavy package: {{heavy}}"
 from hardneg.cli.analysis_command import command_of
 command_of({module}.{cls}).main(["--help"], prog_name="hardneg analyze {name}")
 """
@@ -220,7 +220,7 @@ command_of({module}.{cls}).main(["--help"], prog_name="hardneg analyze {name}")
 class AnalysisTests:
     """Tests of an analysis. Set `analysis` to the class and `mapping` to recipe options; override `inputs`.
 
-    The numbers are not tested here: write a test with numbers that you have worked out by hand.
+    The numbers are not tested here: write a test with numbers that you have computed by hand.
     """
 
     analysis: ClassVar[type[Analysis]]
@@ -238,10 +238,10 @@ class AnalysisTests:
         cls = self.analysis
         rule(isinstance(cls, type) and issubclass(cls, Analysis), "an analysis is an Analysis", cls)
         rule(bool(cls.model_config.get("frozen")), "an analysis is frozen", cls.model_config)
-        rule(type(cls.version) is int, "an analysis has `version`, a whole number", cls.version)
+        rule(type(cls.version) is int, "an analysis has a whole number `version`", cls.version)
         rule(bool(cls.name.strip() and cls.title.strip()), "an analysis has a name and a title")
         example = f"Example: hardneg analyze {cls.name} "
-        rule(example in (cls.__doc__ or ""), "the docstring ends with an example of the command", example)
+        rule(example in (cls.__doc__ or ""), "the docstring has an example of the command", example)
 
     def test_its_options_are_checked(self) -> None:
         self.configured()
@@ -249,7 +249,7 @@ class AnalysisTests:
 
     def test_its_identity_is_stable(self) -> None:
         again = self.analysis.model_validate(json.loads(json.dumps(dict(self.mapping))))
-        rule(digest(again.identity()) == digest(self.configured().identity()), "equal options are identical")
+        rule(digest(again.identity()) == digest(self.configured().identity()), "equal options have the same identity")
 
     def test_it_measures_what_json_holds_and_shows_it(self, tmp_path: Path) -> None:
         configured = self.configured()
@@ -258,11 +258,11 @@ class AnalysisTests:
         read = json.loads(json.dumps(numbers, allow_nan=False))
         shown = [list(configured.tables(each)) for each in (numbers, read)]
         texts = [[[[*table.columns], *map(list, table.rows)] for table in tables] for tables in shown]
-        rule(digest(texts[0]) == digest(texts[1]), "the table is the same from numbers read back")
+        rule(digest(texts[0]) == digest(texts[1]), "`tables` returns the same for numbers read back from JSON")
         for table in shown[0]:
-            rule(all(len(row) == len(table.columns) for row in table.rows), "a row has a cell for each column", table)
-            rule(all(isinstance(cell, str) for row in table.rows for cell in row), "cells are texts", table)
-        rule(isinstance(configured.heading(read) + configured.explain(read), str), "heading and explanation are texts")
+            rule(all(len(row) == len(table.columns) for row in table.rows), "a row has one cell per column", table)
+            rule(all(isinstance(cell, str) for row in table.rows for cell in row), "cells are strings", table)
+        rule(isinstance(configured.heading(read) + configured.explain(read), str), "heading and explanation are text")
         write_analysis(configured, self.inputs(configured, tmp_path), tmp_path / "made")
         svg = (tmp_path / "made" / f"{configured.name}.svg").read_text(encoding="utf-8")
         rule(svg.count("<svg") == 1, "`draw` writes a figure to each path")
@@ -271,5 +271,5 @@ class AnalysisTests:
         cls = self.analysis
         program = _HELP.format(module=cls.__module__, cls=cls.__name__, name=cls.name, heavy=HEAVY)
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-        rule(done.returncode == 0, "the command prints its help, and loads nothing heavy", done.stderr[-800:])
-        rule("Example:" in done.stdout and "plot" in done.stdout, "the help has the options", done.stdout)
+        rule(done.returncode == 0, "the command prints its help and loads no heavy package", done.stderr[-800:])
+        rule("Example:" in done.stdout and "plot" in done.stdout, "the help has an example and options", done.stdout)

@@ -1,4 +1,4 @@
-"""The contracts of rerankers and of losses (`hardneg.protocols`) as tests."""
+"""Contract tests for rerankers and losses (`hardneg.protocols`)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ Request = tuple[str, Sequence[str]]
 
 
 class RerankerTests(PluginTests):
-    """Tests of a reranker. Set `plugin`; `tolerance` bounds score differences (batches change the last bits).
+    """Tests of a reranker. Set `plugin`; `tolerance` limits score differences (batches change the last bits).
 
     `lookahead` is the number of requests that the reranker may read before its first answer.
     """
@@ -48,7 +48,7 @@ class RerankerTests(PluginTests):
         answers = self._scores(tmp_path, requests)
         rule(len(answers) == len(requests), "there is one answer per request", f"{len(answers)} for {len(requests)}")
         lengths = [len(scores) for scores in answers], [len(documents) for _, documents in requests]
-        rule(lengths[0] == lengths[1], "an answer has one score a document, in their order", lengths[0])
+        rule(lengths[0] == lengths[1], "an answer has one score per document, in the same order", lengths[0])
         rule(all(np.isfinite(scores).all() for scores in answers), "scores are finite")
         rule(not self._scores(tmp_path, []), "there is no answer without a request")
 
@@ -59,10 +59,10 @@ class RerankerTests(PluginTests):
             raise AssertionError(
                 f"broken rule: an empty list of documents is not an error\n  found: {error!r}"
             ) from error
-        rule(answers == [[]], "an empty list of documents has an empty list of scores", answers)
+        rule(answers == [[]], "an empty list of documents gets an empty list of scores", answers)
 
     def test_other_requests_have_no_effect(self, tmp_path: Path) -> None:
-        text = "scores of a request depend on it alone"
+        text = "the scores of a request depend only on the request"
         check_independent(lambda some: self._scores(tmp_path, some), self.requests(), text, "requests", self._close)
 
     def _close(self, one: list[list[float]], two: list[list[float]]) -> bool:
@@ -91,7 +91,7 @@ class TrainableRerankerTests(RerankerTests):
         return outputs
 
     def test_loads_the_same_network_each_time(self, tmp_path: Path) -> None:
-        """Weights that are not in the source, such as a new head, are drawn from the plugin's seed."""
+        """Weights that are not in the source, such as a new head, must depend only on the plugin's seed."""
         import torch
 
         plugin, outputs = self.make(tmp_path), []
@@ -140,8 +140,8 @@ class TrainableRerankerTests(RerankerTests):
     def test_the_fingerprint_names_the_content(self, tmp_path: Path) -> None:
         plugin = self.make(tmp_path)
         name = plugin.fingerprint()
-        rule(isinstance(name, str) and bool(name), "`fingerprint` is a non-empty text", name)
-        rule(plugin.fingerprint() == name, "`fingerprint` does not change while the content does not")
+        rule(isinstance(name, str) and bool(name), "`fingerprint` is a non-empty string", name)
+        rule(plugin.fingerprint() == name, "`fingerprint` is the same for the same content")
 
 
 _MASKS = ("positive", "own", "valid")
@@ -153,10 +153,10 @@ _OF_ROWS, _OF_COLUMNS = ("guide_query_query", "query_query"), ("guide_document_d
 
 
 class LossTests(PluginTests):
-    """Tests of a loss. Set `plugin`; `needs` of its class names the optional parts of a `ScoreBatch` it requires.
+    """Tests of a loss. Set `plugin`; its class lists the parts of a `ScoreBatch` that it requires in `needs`.
 
-    `needs` of this class names further parts, only for the tests. `scale` bounds the scores of ordinary batches: within
-    it the loss must be differentiable. `stops_gradients`: the loss treats some scores as constants, such as weights.
+    needs: further parts of the batch, only for the tests. scale: largest score in ordinary batches; the loss must be
+    differentiable up to it. stops_gradients: whether the loss treats some scores as constants, such as weights.
     """
 
     needs: ClassVar[tuple[str, ...]] = ()
@@ -225,10 +225,10 @@ class LossTests(PluginTests):
     def test_bfloat16_scores(self, tmp_path: Path) -> None:
         scores = self.batch().scores.bfloat16()
         half, _ = self._learn(tmp_path, replace(self.batch(), scores=scores))
-        rule(half.dtype.itemsize >= 4, "computation with bfloat16 scores is in 32 bits", f"a value of {half.dtype}")
+        rule(half.dtype.itemsize >= 4, "the loss of bfloat16 scores is computed in 32 bits", f"a value of {half.dtype}")
         whole, _ = self._learn(tmp_path, replace(self.batch(), scores=scores.float()))
         near = abs(float(half) - float(whole)) <= 1e-3 * abs(float(whole)) + 1e-6
-        rule(near, "computation with bfloat16 scores is in 32 bits", f"{float(half)} instead of {float(whole)}")
+        rule(near, "the loss of bfloat16 scores is computed in 32 bits", f"{float(half)} instead of {float(whole)}")
 
     def test_nothing_to_learn(self, tmp_path: Path) -> None:
         batch = self.batch()
@@ -272,14 +272,14 @@ class LossTests(PluginTests):
         except Exception as error:
             result = str(error)
         same = result == "the gradient is the derivative"
-        rule(same or self.stops_gradients, "64-bit scores have the loss's derivative", result)
-        rule(not (same and self.stops_gradients), "with stopped gradients, the derivative differs", result)
+        rule(same or self.stops_gradients, "the gradient is the derivative, in 64 bits", result)
+        rule(not (same and self.stops_gradients), "with `stops_gradients`, the gradient is not the derivative", result)
 
     def test_is_a_pure_function(self, tmp_path: Path) -> None:
         batch, loss = self.batch(), self.make(tmp_path)
         before = {name: getattr(batch, name).clone() for name in ("scores", *_MASKS)}
         first, second = float(loss(batch)), float(loss(batch))
-        rule(first == second, "the same batch gives the same value", f"{first}, then {second}")
+        rule(first == second, "the same batch has the same loss", f"{first}, then {second}")
         changed = [name for name, part in before.items() if not bool((part == getattr(batch, name)).all())]
         rule(not changed, "a loss does not change its batch", changed)
 

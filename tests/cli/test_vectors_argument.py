@@ -74,7 +74,7 @@ def test_negatives_are_mined_by_them() -> None:
         ("search --index index", UsageError, "search: --index and --query-vectors must be used together; give"),
         ("search", UsageError, "search: give --dataset, and either --model or --backend"),
         ("search --index index --query-vectors wide.parquet", UsageError, "dimension 5, but index has 4"),
-        ("search --index none --query-vectors queries.parquet", ArtifactError, "none: no dense index"),
+        ("search --index none --query-vectors queries.parquet", ArtifactError, "none: not a dense index"),
         ("mine --dataset beir:data GIVEN --run x", UsageError, "exactly one of"),
         ("mine --dataset beir:data --query-vectors x", UsageError, "mine: --index and --query-vectors must be used"),
     ],

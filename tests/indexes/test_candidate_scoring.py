@@ -45,11 +45,11 @@ def test_what_cannot_be_scored_is_refused() -> None:
         search = Vectors.search
 
     candidates = np.array([[0], [1]])
-    with pytest.raises(UsageError, match="name a dense index"):
+    with pytest.raises(UsageError, match="use a dense index"):
         rank_candidates(Texts(), QUERIES, candidates, 1)
     with pytest.raises(UsageError, match="not texts"):
         rank_candidates(INDEX, ["one", "two"], candidates, 1)
-    with pytest.raises(UsageError, match="instead of"):
+    with pytest.raises(UsageError, match="must have shape"):
         rank_candidates(INDEX, QUERIES[:, :1], candidates, 1)
 
 

@@ -253,9 +253,9 @@ def test_lists_that_stay_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("plugin", "message"),
     [
-        (Pq(5), r"pq: vectors of dimension 16 cannot be cut into 5 subvectors; these fit: 1, 2, 4, 8, 16$"),
-        (Pq(4), r"pq: .* holds 100 vectors, but 256 centroids \(8 bits\) need 256 or more"),
-        (IvfPq(4, 4, lists=128, nprobe=2), r"ivfpq: .* holds 100 vectors, but 128 lists need 128 or more"),
+        (Pq(5), r"pq: vectors of dimension 16 do not split into 5 subvectors; possible: 1, 2, 4, 8, 16$"),
+        (Pq(4), r"pq: .* has 100 vectors, but 256 centroids \(8 bits\) need at least 256"),
+        (IvfPq(4, 4, lists=128, nprobe=2), r"ivfpq: .* has 100 vectors, but 128 lists need at least 128"),
     ],
 )
 def test_vectors_that_do_not_fit(plugin: Any, message: str, tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_vectors_that_do_not_fit(plugin: Any, message: str, tmp_path: Path) -> N
 
 def test_no_vectors(tmp_path: Path) -> None:
     source = write_encoded(tmp_path / "flat", np.empty((0, 4), np.float32))
-    with pytest.raises(UsageError, match=r"holds 0 vectors, but the ranges of its numbers need 1"):
+    with pytest.raises(UsageError, match=r"has 0 vectors, but its value ranges need at least 1"):
         Sq8().build(source, tmp_path / "sq8", Silent())
     for plugin in (Fp16(), Hnsw()):
         hits = built(plugin, source, tmp_path / repr(plugin)).search(np.ones((2, 4), np.float32), 3)
@@ -280,12 +280,12 @@ def test_no_vectors(tmp_path: Path) -> None:
         (lambda: Pq(0), "subvectors is 0"),
         (lambda: Pq(bits=0), "bits from 1 to 8"),
         (lambda: OpqPq(iterations=0), "iterations is 0"),
-        (lambda: OpqPq(sample=200), r"opq-pq: sample is 200: 256 centroids \(8 bits\) need 256"),
-        (lambda: IvfPq(lists=1000, nprobe=5, sample=999), "1000 lists need 1000"),
+        (lambda: OpqPq(sample=200), r"opq-pq: sample is 200, but 256 centroids \(8 bits\) need at least 256"),
+        (lambda: IvfPq(lists=1000, nprobe=5, sample=999), "1000 lists need at least 1000"),
         (lambda: Sq8(sample=0), "sample is 0"),
         (lambda: IvfFlat(lists=4, nprobe=5), "ivf-flat: lists is 4 and nprobe is 5"),
-        (lambda: IvfFlat(lists=1000, sample=999), "ivf-flat: sample is 999: 1000 lists need 1000"),
-        (lambda: Hnsw(m=1, threads=0), "hnsw: m is 1, threads is 0: m must be at least 2, the others at least 1"),
+        (lambda: IvfFlat(lists=1000, sample=999), "ivf-flat: sample is 999, but 1000 lists need at least 1000"),
+        (lambda: Hnsw(m=1, threads=0), "hnsw: m is 1, threads is 0; m must be at least 2, the others at least 1"),
     ],
 )
 def test_options_that_cannot_be(make: Any, message: str) -> None:
@@ -296,15 +296,15 @@ def test_options_that_cannot_be(make: Any, message: str) -> None:
 def test_queries_and_rows_that_cannot_be(source: Path, tmp_path: Path) -> None:
     searcher = built(Fp16(), source, tmp_path / "made")
     for wrong, k, message in (
-        (["text"], 3, "a compressed index searches with vectors"),
-        (np.ones((2, 3), np.float32), 3, r"instead of \[n, 16\]"),
+        (["text"], 3, "a compressed index needs vectors"),
+        (np.ones((2, 3), np.float32), 3, r"must have shape \[n, 16\], not \[2, 3\]"),
         (np.full((1, DIMENSION), np.nan, np.float32), 3, "query 0"),
         (np.ones((1, DIMENSION), np.float32), 0, "k is 0"),
     ):
         with pytest.raises(UsageError, match=message):
             searcher.search(wrong, k)
     for rows in ([-1], [COUNT]):
-        with pytest.raises(UsageError, match="leave out the pads"):
+        with pytest.raises(UsageError, match="remove the padding"):
             searcher.vectors(np.array(rows))
     assert searcher.vectors(np.empty(0, np.int64)).shape == (0, DIMENSION)
 
@@ -330,15 +330,15 @@ def test_damaged_files(source: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_no_dense_index_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match=r"lucene: no dense index \(.*: index\): name a folder of `hardneg encode`"):
+    with pytest.raises(ArtifactError, match=r"lucene: not a dense index \(index: .*\); choose one with the files"):
         DenseIndex.open(tmp_path / "lucene")
     folder = write_encoded(tmp_path / "flat", drawn_vectors(60, 8))
     assert type(DenseIndex.open(folder).searcher) is FlatSearcher
     faiss.write_index(faiss.IndexNSGFlat(8, 4, faiss.METRIC_INNER_PRODUCT), str(folder / "index"))
-    with pytest.raises(ArtifactError, match="index: IndexNSGFlat is not supported: build one of flat, fp16, sq8"):
+    with pytest.raises(ArtifactError, match="IndexNSGFlat is not supported; supported backends: flat, fp16, sq8"):
         DenseIndex.open(folder)
     faiss.write_index(faiss.IndexPQ(8, 4, 4, faiss.METRIC_INNER_PRODUCT), str(folder / "index"))
-    with pytest.raises(ArtifactError, match="docid: 60 ids for 0 vectors: build the index again"):
+    with pytest.raises(ArtifactError, match="docid: 60 ids for 0 vectors; rebuild the index"):
         DenseIndex.open(folder)
 
 

@@ -77,7 +77,7 @@ def test_a_vector_that_is_not_finite_is_told_by_its_row_in_the_folder(folder):
     with (vectors.folder / "index").open("r+b") as file:
         file.seek(-8 * 4 * 300, 2)
         file.write(np.full(1, np.nan, "<f4").tobytes())
-    with pytest.raises(ArtifactError, match="the vector in row 700 is not finite: encode the corpus again"):
+    with pytest.raises(ArtifactError, match="the vector in row 700 is not finite; re-encode the corpus"):
         searched(vectors, 5, TWO, 64)
 
 

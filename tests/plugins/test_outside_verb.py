@@ -95,7 +95,7 @@ def test_the_reference_has_them_and_says_whose_they_are(example):
     spec.loader.exec_module(module)
     pages = module.pages()
     _, verb = pages["verbs"].split("## `pool`\n")
-    assert "Makes: pool." in verb and "| `depth` | whole number | `10` | documents per list. |" in verb
+    assert "Makes: pool." in verb and "| `depth` | whole number | `10` | number of documents per list. |" in verb
     _, analysis = pages["plugins"].split("### `lengths`\n")
     assert analysis.lstrip().startswith("From the package hardneg-example.")
     assert "| `depth` | `int` | `10` | The number of top documents to measure. |" in analysis

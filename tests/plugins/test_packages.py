@@ -178,7 +178,7 @@ def test_an_outside_verb_and_an_outside_analysis_from_the_plan_to_the_report(tmp
     assert head.startswith("query_id\tdoc_id") and len(lines) > 14
     measured = json.loads((out / "analyses" / "found" / "lengths.json").read_text())["runs"]
     report = (out / "report.md").read_text()
-    assert "## Lengths: length of documents" in report and "## To be judged" in report
+    assert "## Lengths: length of documents" in report and "## Documents to judge" in report
     assert f"| BM25 | {measured['BM25']['words']:.1f} |" in report
     assert f"| BM25 and the model | 14 | {len(lines)} |" in report
     assert 'alt="Lengths: length of documents" src="data:' in (out / "report.html").read_text()

@@ -103,7 +103,7 @@ def test_lists_that_a_gpu_cannot_hold_come_from_the_cpu(cuvs, source, tmp_path):
 
 def test_without_a_gpu_it_is_told_what_to_take(source, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UsageError, match=r"cagra needs a GPU, and torch finds none: use hnsw or ivf"):
+    with pytest.raises(UsageError, match=r"cagra needs a GPU, but torch finds none; use hnsw or ivf"):
         Cagra().build(source, tmp_path / "made", Silent())
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setitem(sys.modules, "cuvs", None)
@@ -117,8 +117,8 @@ def test_without_a_gpu_it_is_told_what_to_take(source, tmp_path, monkeypatch):
     [
         ({"degree": 6}, "degree must be even, at least 8"),
         ({"degree": 9}, "degree is 9"),
-        ({"degree": 64, "intermediate": 32}, "no more than intermediate"),
-        ({"width": 513}, "width is 513: must be from 1 to 512"),
+        ({"degree": 64, "intermediate": 32}, "at most intermediate"),
+        ({"width": 513}, "width is 513; it must be from 1 to 512"),
     ],
 )
 def test_options_that_cannot_be(options, told):
@@ -130,7 +130,7 @@ def test_folders_that_are_none_of_its_own(cuvs, source, tmp_path):
     Fp16().build(source, tmp_path / "made", Silent())
     with pytest.raises(ArtifactError, match="not a graph"):
         Cagra().open(tmp_path / "made")
-    with pytest.raises(UsageError, match=r"holds 100 vectors: lower intermediate, or use flat"):
+    with pytest.raises(UsageError, match=r"has 100 vectors, but intermediate is 128; lower it, or use flat"):
         Cagra().build(_written(tmp_path / "few", 100), tmp_path / "no", Silent())
 
 

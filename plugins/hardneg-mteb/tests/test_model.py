@@ -120,9 +120,9 @@ def test_mistakes_have_one_line(folders: dict[str, Path], tmp_path: Path, monkey
         with pytest.raises(ModelError, match="mteb_model: model must be a folder, a hub id or an index of texts, not"):
             mteb_model(value)
     for value in (3, ["hnsw"], {"m": 8}, {"name": 3}):
-        with pytest.raises(UsageError, match="index must be a name, or a dict of options with a name, not"):
+        with pytest.raises(UsageError, match="index must be a name, or a dict with a name and options, not"):
             mteb_model(folders["dense"], index=value)
-    with pytest.raises(UsageError, match="bm25 is an index already: remove index"):
+    with pytest.raises(UsageError, match="bm25 is already an index; remove index"):
         mteb_model("bm25", index="hnsw")
     with pytest.raises(UsageError, match="call index first"):
         mteb_model(folders["dense"]).search(None, task_metadata=None, top_k=1)
@@ -161,7 +161,7 @@ def test_listed_documents_are_not_ranked(tmp_path):
     task = animals(type="Reranking", top_ranked={"q0": ["d0"]})
     ours, data = mteb_model("bm25", store=tmp_path), task.dataset["default"]["test"]
     ours.index(data["corpus"], task_metadata=task.metadata)
-    with pytest.raises(UsageError, match="cannot rerank documents: give a model"):
+    with pytest.raises(UsageError, match="cannot rerank documents; use a model"):
         ours.search(data["queries"], task_metadata=task.metadata, top_k=5, top_ranked={})
 
 

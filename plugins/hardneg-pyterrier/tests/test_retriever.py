@@ -105,7 +105,7 @@ def test_what_is_not_there_is_told(dense: tuple[Path, Path], tmp_path: Path):
     out, store = dense
     with pytest.raises(DataError, match="give the folder of a finished recipe"):
         Retriever(tmp_path)
-    with pytest.raises(UsageError, match="no index other; there are: "):
+    with pytest.raises(UsageError, match="no index other; available: "):
         Retriever(out, index="other", store=store)
     with pytest.raises(PluginError, match="no-such"):
         Retriever.from_index(out / "index", backend={"name": "no-such"})

@@ -64,7 +64,7 @@ def test_what_answers_is_joined(closed, monkeypatch):
         there = f"127.0.0.1:{server.getsockname()[1]}"
         assert silence(there) == "" and joining._address(there) == there
     assert silence("ray://there:1") == silence("local") == ""
-    with pytest.raises(UsageError, match=f"no cluster at {closed} .*, for 0 seconds.; see `ray start`, or"):
+    with pytest.raises(UsageError, match=f"no cluster at {closed} .* for 0 seconds.; start one with `ray start`, or"):
         joining._address(closed)
 
 
@@ -74,7 +74,7 @@ def test_a_cluster_that_asks_for_a_token_is_told(monkeypatch):
 
     monkeypatch.setattr(joining.ray, "init", refuses)
     monkeypatch.setattr(joining, "silence", lambda address: "")
-    with pytest.raises(UsageError, match="it requires another token: set RAY_AUTH_MODE"), ExitStack() as ends:
+    with pytest.raises(UsageError, match="it requires another token; set RAY_AUTH_MODE"), ExitStack() as ends:
         joining._join(Ray(address="there:1"), ends)
 
 

@@ -59,7 +59,7 @@ def test_a_machine_that_does_not_see_the_store_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("hardneg.runtime.settle_by", lambda settle: None)
     report = BlockActor(context_of(tmp_path / "work"), "a token", None).open()
     assert isinstance(report, Failed) and report.class_name == "UsageError"
-    assert f"does not see {tmp_path / 'work'}: put the store at a path that all machines share" in report.text
+    assert f"cannot see {tmp_path / 'work'}; put the store at a path that all machines share" in report.text
 
 
 NODES = [
@@ -85,7 +85,7 @@ def test_what_an_actor_takes(options, device, needs, room, monkeypatch):
     joined = Cluster(options, False, "a")
     assert joined.needs(device) == needs and joined.room(needs) == room
     joined.check()
-    with pytest.raises(ArtifactError, match="Run the same command to resume"):
+    with pytest.raises(ArtifactError, match="run the same command to resume"):
         Cluster(options, False, "c").check()
 
 

@@ -131,7 +131,7 @@ def test_the_batch_files_are_sound_shell(name: str) -> None:
     assert len(asked) > 5 and max(asked) < first  # Slurm reads none behind the first command
     for told in ({}, {"HARDNEG_STORE": "/shared"}):
         done = subprocess.run(["bash", path], env={"PATH": "/usr/bin:/bin", **told}, capture_output=True, text=True)
-        assert done.returncode and ("HARDNEG_STORE=" if not told else "name a recipe") in done.stderr
+        assert done.returncode and ("HARDNEG_STORE=" if not told else "missing argument RECIPE") in done.stderr
 
 
 def test_their_commands_have_the_options_that_are_given() -> None:

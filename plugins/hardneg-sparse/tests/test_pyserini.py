@@ -86,7 +86,7 @@ def test_printed_lines_find_the_same(finished):
     folder, _ = finished
     programs = dict(openings(folder / "out", Store(folder / "store")))
     text = programs["weights"]
-    assert text.startswith("# Pyserini cannot open") and "build the index `impact`" in text
+    assert text.startswith("# Pyserini cannot open") and "build an `impact` index" in text
     space: dict[str, Any] = {}
     exec(compile(programs["impact"], "lines", "exec"), space)
     texts = _texts(folder)

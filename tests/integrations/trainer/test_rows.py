@@ -59,9 +59,7 @@ def test_one_negative_has_no_number(collection: StoredCollection) -> None:
 
 
 def test_what_cannot_be(collection: StoredCollection) -> None:
-    with pytest.raises(
-        errors.UsageError, match="form 'pairs' is unknown: use one of n-tuple, labeled-pair, labeled-list"
-    ):
+    with pytest.raises(errors.UsageError, match="unknown form 'pairs'; available: n-tuple, labeled-pair, labeled-list"):
         plan_rows(collection, "train", "pairs", 1)
     with pytest.raises(errors.DataError, match="no split 'dev'"):
         plan_rows(collection, "dev", "n-tuple", 1)
@@ -138,7 +136,7 @@ def test_short_lists_are_repeated(tmp_path: Path, corpus: Corpus) -> None:
 
 
 def test_a_query_without_negatives_is_told(tmp_path: Path, corpus: Corpus) -> None:
-    with pytest.raises(errors.TrainingError, match=r"^2 queries without a negative, such as b: use a miner"):
+    with pytest.raises(errors.TrainingError, match=r"^2 queries without negatives, such as b; use a miner"):
         table_of(mined(tmp_path, a=["d1"], b=[]), ["a", "b", "c"], corpus, 1)
 
 

@@ -1,1 +1,1 @@
-"""An index for hardneg: a graph of vectors, built and searched on a GPU by cuVS."""
+"""An index for hardneg: a graph of vectors that cuVS builds and searches on a GPU."""

@@ -11,7 +11,7 @@ from hardneg_cagra.graph import GpuGraph, as_faiss, built_graph
 if TYPE_CHECKING:
     from hardneg.plugin import ExactOptions
 
-_LEVEL_BYTES = 12  # bytes a vector: its level, and where its links begin
+_LEVEL_BYTES = 12  # per vector: its level, and the offset of its links
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class Cagra:
     GPUs, ICDE 2024.
 
     Args:
-        degree: links per vector; even, at least 8.
-        intermediate: links per vector in the initial graph.
-        algorithm: builds the initial graph from inverted lists and codes, or by nearest-neighbour descent.
-        width: candidates kept by a search, at least the requested depth; stored in the index for CPUs.
-        seed: for sampling the vectors of the upper levels, where search on a CPU starts.
+        degree: number of links per vector; even, at least 8.
+        intermediate: number of links per vector in the initial graph.
+        algorithm: how to build the initial graph: from inverted lists and codes, or by nearest-neighbour descent.
+        width: number of candidates kept during a search, at least the requested depth; stored in the index for CPUs.
+        seed: random seed for sampling the vectors of the upper levels, where search on a CPU starts.
     """
 
     degree: int = 64
@@ -41,46 +41,46 @@ class Cagra:
     def __post_init__(self) -> None:
         if self.degree < 8 or self.degree % 2 or self.intermediate < self.degree:
             problem = f"degree is {self.degree} and intermediate is {self.intermediate}"
-            raise errors.UsageError(f"cagra: {problem}: degree must be even, at least 8, and no more than intermediate")
+            raise errors.UsageError(f"cagra: {problem}; degree must be even, at least 8, and at most intermediate")
         if not 1 <= self.width <= 512:
-            raise errors.UsageError(f"cagra: width is {self.width}: must be from 1 to 512")
+            raise errors.UsageError(f"cagra: width is {self.width}; it must be from 1 to 512")
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """Bytes of vectors and links."""
+        """Return the size of the vectors and links in bytes."""
         return vectors * (4 * dimension + 4 * self.degree + 4 + _LEVEL_BYTES)
 
     def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
-        """Build the graph of the dense index folder `source`; return the number of vectors.
+        """Build a graph of the vectors in the dense index folder `source`; return the number of vectors.
 
         Raises:
             UsageError: there is no GPU, or there are too few vectors for the links.
-            MissingDependency: without cuVS or faiss.
+            MissingDependency: cuVS or faiss is not installed.
         """
         vectors = index_files.FlatVectors.open(source)
         compression.load_faiss()
         if len(vectors) <= self.intermediate:
-            problem = f"{source} holds {len(vectors)} vectors: lower intermediate, or use flat"
-            raise errors.UsageError(f"cagra: {problem}")
+            problem = f"{source} has {len(vectors)} vectors, but intermediate is {self.intermediate}"
+            raise errors.UsageError(f"cagra: {problem}; lower it, or use flat")
         graph = built_graph(vectors, self.degree, self.intermediate, self.algorithm)
         return compression.save(as_faiss(graph, vectors, self.width, self.seed, progress), len(vectors), source, path)
 
     def open(self, path: Path, rows: protocols.RowLookup | None = None) -> "CagraSearcher":
-        """Open the index in folder `path`; a hit's row is the vector's, and `rows` is unused."""
+        """Open the index in folder `path`. Hits have vector rows, so `rows` is unused."""
         return CagraSearcher.open_folder(path, self.width)
 
 
 @dataclass(frozen=True)
 class CagraSearcher(compression.CompressedSearcher):
-    """An opened index, searched on the CPU until `using` names a GPU. width: candidates kept by a GPU search."""
+    """An opened index, searched on the CPU unless `using` moves it. width: candidates kept during a GPU search."""
 
     width: int = Cagra.width
 
     @classmethod
     def open_folder(cls, path: Path, width: int) -> "CagraSearcher":
-        """The index in folder `path`.
+        """Open the index in folder `path`.
 
         Raises:
-            ArtifactError: a file is missing, damaged, or of another kind.
+            ArtifactError: a file is missing, damaged, or of another index type.
         """
         opened = compression.CompressedSearcher.open(path)
         if not isinstance(opened.index, compression.load_faiss().IndexHNSWFlat):
@@ -88,7 +88,7 @@ class CagraSearcher(compression.CompressedSearcher):
         return cls(path, opened.index, width=width)
 
     def using(self, options: "ExactOptions", progress: runtime.Progress | None) -> "CagraSearcher":
-        """A searcher on the GPU in `options`, if there is one and cuVS is installed."""
+        """Return a searcher on the GPU of `options`, or on the CPU without a GPU or cuVS."""
         device = options.where
         there = device.type == "cuda" and find_spec("cuvs") is not None
         return replace(self, copy=GpuGraph(self.index, str(device), self.width) if there else None)

@@ -1,6 +1,6 @@
 """CAGRA graphs from cuVS, as a faiss index for search on a CPU and as an array.
 
-CAGRA's graph becomes the lowest level of an HNSW graph. The upper levels, which give entry points, come from a small
+CAGRA's graph becomes the lowest level of an HNSW graph. The upper levels, which provide entry points, come from a small
 HNSW graph over a sample of one in `m` vectors, the rate of HNSW itself (Malkov and Yashunin 2020, section 4.1).
 """
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from hardneg.plugin import compression, errors, index_checks, index_files, runtime
 
-_MOST = 512  # hits of a search, and candidates that it keeps
-_QUERIES = 512  # at a time: the vectors of their hits are in memory
+_MOST = 512  # maximum number of hits and of candidates in a GPU search
+_QUERIES = 512  # queries at a time, as the vectors of their hits are in memory
 _BLOCK_BYTES = 256 << 20
 _BUILT_ON = "cuda"
 
@@ -22,13 +22,13 @@ _BUILT_ON = "cuda"
 def as_faiss(
     graph: NDArray[np.uint32], vectors: index_files.FlatVectors, ef_search: int, seed: int, progress: runtime.Progress
 ) -> Any:
-    """A `faiss.IndexHNSWFlat` of all vectors, in memory.
+    """Return a `faiss.IndexHNSWFlat` of all vectors, in memory.
 
     Args:
         graph: uint32 [N, degree], the rows that each row is linked to; degree is even, and at least 8.
-        vectors: N of them.
-        ef_search: size of the search beam, stored in the index.
-        seed: for sampling the vectors of the upper levels.
+        vectors: N vectors.
+        ef_search: number of candidates kept during a search, stored in the index.
+        seed: random seed for sampling the vectors of the upper levels.
     """
     faiss, links = compression.load_faiss(), graph.shape[1] // 2
     index = faiss.IndexHNSWFlat(vectors.dimension, links, faiss.METRIC_INNER_PRODUCT)
@@ -45,7 +45,7 @@ def as_faiss(
 
 
 def _small(index: Any, rows: NDArray[np.int64], links: int) -> Any:
-    """An HNSW graph of some vectors of the index, the same on any number of threads."""
+    """Return an HNSW graph of some vectors of the index, which does not depend on the number of threads."""
     faiss = compression.load_faiss()
     small = faiss.IndexHNSWFlat(index.d, links, faiss.METRIC_INNER_PRODUCT)
     with compression.threads(1):
@@ -54,7 +54,7 @@ def _small(index: Any, rows: NDArray[np.int64], links: int) -> Any:
 
 
 def _link(hnsw: Any, graph: NDArray[np.uint32], upper: NDArray[np.int64], small: Any) -> None:
-    """Write the links: `graph` on level 0, those of `small` one level up."""
+    """Write the links of `graph` to level 0, and each level of `small` one level higher."""
     faiss = compression.load_faiss()
     heights = np.ones(len(graph), np.int32)
     above = faiss.vector_to_array(small.hnsw.levels)
@@ -72,11 +72,11 @@ def _link(hnsw: Any, graph: NDArray[np.uint32], upper: NDArray[np.int64], small:
 def _link_upper(
     small: Any, upper: NDArray[np.int64], above: NDArray[np.int32], links: NDArray[np.int32], slots: NDArray[np.int64]
 ) -> None:
-    """Copy the links of `small`, whose vectors have other numbers and at most as many slots per level.
+    """Copy the links of `small`, which numbers its vectors differently and has at most as many slots per level.
 
     Args:
         above: int32 [S], number of levels of each vector of `small`.
-        places: int64 [S, levels, slots], positions of its links in `links`.
+        slots: int64 [S, levels, slots], positions of its links in `links`.
     """
     faiss = compression.load_faiss()
     theirs, begin = faiss.vector_to_array(small.neighbors), faiss.vector_to_array(small.offsets).astype(np.int64)
@@ -88,7 +88,7 @@ def _link_upper(
 
 
 def links_of(index: Any) -> NDArray[np.uint32]:
-    """The graph on the lowest level of an index of `as_faiss`: uint32 [N, degree]."""
+    """Return the graph on the lowest level of an index from `as_faiss`: uint32 [N, degree]."""
     faiss, hnsw = compression.load_faiss(), index.hnsw
     starts, width = faiss.vector_to_array(hnsw.offsets).astype(np.int64), hnsw.nb_neighbors(0)
     links = faiss.rev_swig_ptr(hnsw.neighbors.data(), hnsw.neighbors.size())
@@ -97,7 +97,7 @@ def links_of(index: Any) -> NDArray[np.uint32]:
 
 
 def load_cagra() -> Any:
-    """The module `cuvs.neighbors.cagra`.
+    """Return the module `cuvs.neighbors.cagra`.
 
     Raises:
         UsageError: torch sees no GPU.
@@ -106,21 +106,21 @@ def load_cagra() -> Any:
     import torch
 
     if not torch.cuda.is_available():
-        raise errors.UsageError("cagra needs a GPU, and torch finds none: use hnsw or ivf-flat")
+        raise errors.UsageError("cagra needs a GPU, but torch finds none; use hnsw or ivf-flat")
     try:
         from cuvs.neighbors import cagra
     except ImportError as error:
-        advice = 'cagra needs cuVS: pip install "hardneg-cagra[cuda12]", or "[cuda13]", to match the GPU\'s driver'
+        advice = 'cagra needs cuVS: pip install "hardneg-cagra[cuda12]", or "[cuda13]" for a CUDA 13 driver'
         raise errors.MissingDependency(advice) from error
     return cagra
 
 
 def built_graph(vectors: index_files.FlatVectors, degree: int, intermediate: int, algorithm: str) -> NDArray[np.uint32]:
-    """Linked rows of each row, uint32 [N, degree].
+    """Build a graph on the GPU and return the rows that each row is linked to, uint32 [N, degree].
 
-    GPU memory: 4 d bytes per vector, and the graphs.
+    The GPU needs memory for 4 d bytes per vector and for the graphs.
 
-    degree: links per vector; intermediate: in the initial graph; algorithm: builds the initial graph.
+    degree, intermediate: links per vector, finally and in the initial graph. algorithm: builds the initial graph.
     """
     import torch
 
@@ -130,13 +130,13 @@ def built_graph(vectors: index_files.FlatVectors, degree: int, intermediate: int
     held = torch.empty((len(vectors), vectors.dimension), device=_BUILT_ON)
     for start, block in index_checks.vector_blocks(vectors, max(1, _BLOCK_BYTES // (4 * vectors.dimension))):
         held[start : start + len(block)] = torch.from_numpy(block)
-    torch.cuda.synchronize()  # cuVS has a stream of its own
+    torch.cuda.synchronize()  # cuVS uses its own stream
     return np.asarray(cagra.build(params, held).graph.copy_to_host()).astype(np.uint32, copy=False)
 
 
 @dataclass(frozen=True)
 class GpuGraph:
-    """An index of `as_faiss` searched on a GPU; `device`: torch's name of it; `width`: candidates kept."""
+    """A GPU searcher of an index from `as_faiss`. device: torch device. width: candidates kept during a search."""
 
     index: Any
     device: str
@@ -156,7 +156,7 @@ class GpuGraph:
             return vectors, load_cagra().from_graph(links, vectors, metric="inner_product")
 
     def search(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Scores float32 and rows int64 [Q, depth]; lists too long for the GPU are computed on the CPU.
+        """Return scores float32 and rows int64 [Q, depth]; for depths above 512, the search runs on the CPU.
 
         Scores are exact float32 inner products.
         """

@@ -1,4 +1,4 @@
-"""Lengths of top-ranked documents by system, compared with relevant documents."""
+"""Analysis `lengths`: lengths of the top documents of runs, compared with relevant documents."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,16 +12,16 @@ _RELEVANT = "(relevant)"
 
 
 class Lengths(Analysis):
-    """Show the length in words of the documents that runs rank highest, and of the relevant ones.
+    """Show the length in words of the top documents of runs, and of the relevant documents.
 
-    Retrievers may prefer short or long documents, whatever their content.
+    Retrievers may prefer short or long documents, regardless of their content.
 
     Example: hardneg analyze lengths --corpus corpus.jsonl --qrels qrels.txt --run bm25.trec.gz --run dense.trec.gz
     """
 
     name = "lengths"
     title = "length of documents"
-    explained = "Means in words over all queries; a document counts once for each query that finds it."
+    explained = "Mean lengths in words over all queries; a document counts once for each query that retrieves it."
     asks = ("corpus", "qrels?", "relevance_level")
     drawn = slice(1, 2)
 
@@ -29,7 +29,7 @@ class Lengths(Analysis):
     depth: int = Field(10, gt=0, description="The number of top documents to measure.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Mean words, documents, and documents without a known text, of each run and of the relevant documents."""
+        """Return mean words, and numbers of documents with and without text, for runs and relevant documents."""
         doc_ids_of = {
             label: [doc_id for ranked in run.values() for doc_id in ranked.doc_ids[: self.depth]]
             for label, run in inputs.runs("runs", self.runs).items()
@@ -38,14 +38,14 @@ class Lengths(Analysis):
         texts = inputs.texts(list(dict.fromkeys([*relevant, *(each for ids in doc_ids_of.values() for each in ids)])))
         if not texts:
             raise errors.DataError(
-                "analysis lengths: none of the documents is in the corpus: give the corpus that was searched"
+                "analysis lengths: none of the documents is in the corpus; use the corpus that was searched"
             )
         words = {doc_id: len(text.split()) for doc_id, text in texts.items()}
         measured = {label: _mean(doc_ids, words) for label, doc_ids in doc_ids_of.items()}
         return {"depth": self.depth, "runs": measured, "relevant": _mean(relevant, words) if relevant else None}
 
     def table(self, results: Any) -> Table:
-        """One row per run, and one for relevant documents if there are judgements."""
+        """Return a table with a row per run, and a row for relevant documents if there are judgements."""
         rows = [
             [
                 label,
@@ -56,7 +56,7 @@ class Lengths(Analysis):
             for label, row in {**results["runs"], _RELEVANT: results["relevant"]}.items()
             if row
         ]
-        return Table(("documents", "words", "documents counted", "without a text"), rows)
+        return Table(("documents", "words", "documents counted", "without text"), rows)
 
 
 def _mean(doc_ids: Sequence[str], words: Mapping[str, int]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Verb `pool`: unjudged top documents of runs, as a table for people to judge."""
+"""Verb `pool`: a table of the unjudged top documents of runs, for manual judgement."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
@@ -10,12 +10,12 @@ from hardneg.plugin import Query, RankedList, StoredCollection, Table, fields, l
 POOL = "pool.tsv"
 _COLUMNS = ("query_id", "doc_id", "runs", "query", "document")
 _COUNTED = ("queries", "to judge", "judged before")
-_EXPLAINED = "The top documents of runs, each once per query; the run folder has the documents to judge in pools."
+_EXPLAINED = "The top documents of all runs, each once per query. The run folder has the unjudged ones in pools/."
 _SEARCHED = fields.Reference(
     ("run",),
     {
-        fields.Trait.ADDED_POSITIVES: "name one without `positives`",
-        fields.Trait.OWN_QUERIES: "name one that searched a split",
+        fields.Trait.ADDED_POSITIVES: "use one without `positives`",
+        fields.Trait.OWN_QUERIES: "use one that searched a split",
     },
 )
 
@@ -25,12 +25,12 @@ class Pool(stages.StageSpec):
 
     Source: Harman, Overview of the First Text REtrieval Conference (TREC-1, 1992), on pooling.
 
-    runs: by label. split: of their queries. depth: documents per list.
+    runs: runs by label. split: split of their queries. depth: number of documents per list.
     """
 
     version = 1
     artifact_type = "pool"
-    purpose = "gather the unjudged top documents, for people to judge"
+    purpose = "collect unjudged top documents for manual judgement"
     needs_dataset = True
     stage: Literal["pool"]
     runs: Annotated[dict[str, fields.Name], _SEARCHED] = Field(min_length=1)
@@ -38,29 +38,29 @@ class Pool(stages.StageSpec):
     depth: int = Field(default=10, gt=0)
 
     def problems(self, recipe: stages.RecipeView) -> Iterator[str]:
-        """Problems: runs of another split, with other judgements."""
+        """Yield runs of another split, which has other judgements."""
         for label, name in self.runs.items():
             other = getattr(recipe.stages.get(name), "split", self.split)
             if other != self.split:
-                yield f"runs.{label}: {name!r} is of split {other}, not {self.split}; name a run of the same split"
+                yield f"runs.{label}: {name!r} searches split {other}, not {self.split}; use a run of the same split"
 
     def estimate(self, sizes: stages.Sizes) -> stages.Row:
-        """Estimate items and bytes: half of the listed documents are shared, at 400 bytes each."""
+        """Estimate the size, assuming 400 bytes per document, and that half of each further list is shared."""
         count = sizes.queries(self.split)
         lines = count * self.depth * (len(self.runs) + 1) // 2
         return stages.Row(count, "queries", disk=lines * 400)
 
     def publishes(self, recipe: stages.RecipeView) -> Mapping[str, str]:
-        """The table, under the stage's name."""
+        """Publish the table under the name of the stage."""
         return {f"pools/{recipe.name}.tsv": POOL}
 
     def sections(self, sources: Mapping[str, stages.ArtifactInput]) -> list[tables.Section]:
-        """A table of the number of documents to judge, one row per pool."""
+        """Return a section with the number of documents to judge, one row per pool."""
         rows = [[label, *(f"{source.facts[name]:,}" for name in _COUNTED)] for label, source in sources.items()]
-        return [tables.Section("To be judged", [Table(("pool", *_COUNTED), rows)], _EXPLAINED)]
+        return [tables.Section("Documents to judge", [Table(("pool", *_COUNTED), rows)], _EXPLAINED)]
 
     def make(self, context: "stages.StageContext[Pool]") -> stages.Facts:
-        """Write one line per query and document, sorted by id so that the order reveals no rank."""
+        """Write one line per query and document, sorted by id so that the order does not reveal ranks."""
         collection = StoredCollection.open(context.inputs["dataset"].folder)
         paths = {label: source.folder / layout.RUN for label, source in context.inputs_of("runs").items()}
         queries, qrels = collection.queries(self.split), collection.qrels(self.split)
@@ -77,7 +77,7 @@ class Pool(stages.StageSpec):
 
 
 def pool(lists: Mapping[str, RankedList], depth: int) -> dict[str, list[str]]:
-    """The first `depth` documents of each list, by their ids, with the labels of the runs that have them."""
+    """Return the ids of the first `depth` documents of all lists, each with the labels of the runs that rank it."""
     runs_of: dict[str, list[str]] = {}
     for label, ranked in lists.items():
         for doc_id in ranked.doc_ids[:depth]:
@@ -87,7 +87,7 @@ def pool(lists: Mapping[str, RankedList], depth: int) -> dict[str, list[str]]:
 
 def _lines(query: Query, unjudged: Mapping[str, Sequence[str]], collection: StoredCollection) -> Iterator[str]:
     corpus = collection.corpus
-    documents = corpus.documents_at(corpus.known_rows(list(unjudged), "the run", "search this collection again"))
+    documents = corpus.documents_at(corpus.known_rows(list(unjudged), "document", "search this collection again"))
     for document, runs in zip(documents, unjudged.values(), strict=True):
         cells = (query.query_id, document.doc_id, ", ".join(runs), query.text, document.contents)
         yield "\t".join(" ".join(cell.split()) for cell in cells) + "\n"

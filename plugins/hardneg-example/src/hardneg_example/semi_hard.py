@@ -15,11 +15,11 @@ class SemiHard:
     A query whose list has no positive gets no negatives.
 
     Source: Schroff et al., FaceNet: A Unified Embedding for Face Recognition and Clustering (CVPR 2015), Eq. 4, with
-    scores in place of distances.
+    scores instead of distances.
 
     Args:
-        margin: maximum distance below the positive's score.
-        count: how many documents to keep, the highest scores first.
+        margin: maximum difference from the positive's score.
+        count: maximum number of documents to keep, highest scores first.
     """
 
     version: ClassVar[int] = 1
@@ -29,10 +29,10 @@ class SemiHard:
 
     def __post_init__(self) -> None:
         if self.count < 1 or not self.margin > 0:
-            raise ValueError("semi-hard: count must be 1 or above, margin above 0")
+            raise ValueError("semi-hard: count must be at least 1, and margin above 0")
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """The negatives of each query, best first; nothing is drawn, so `seed` has no effect."""
+        """Yield the negatives of each query, best first; `seed` has no effect, as nothing is sampled."""
         for query in candidates:
             yield self._between(query)
 

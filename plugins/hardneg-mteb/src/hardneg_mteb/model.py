@@ -1,4 +1,4 @@
-"""`mteb_model`: a model for `mteb.evaluate`, over hardneg's own encoding, indexes and search."""
+"""`mteb_model`: a model for `mteb.evaluate` that uses hardneg's encoding, indexes and search."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,22 +23,22 @@ def mteb_model(
     device: str | None = None,
     progress: bool | hp.runtime.Progress = False,
 ) -> "TaskSearcher":
-    """A model for `mteb.evaluate` that encodes, indexes and searches like hardneg's commands.
+    """Return a model for `mteb.evaluate` that encodes, indexes and searches like hardneg's commands.
 
-    Vectors of a corpus are stored by content, so other tasks over it and resumed runs reuse them.
+    Vectors of a corpus are stored by content, so other tasks with the same corpus and resumed runs reuse them.
 
     Args:
-        model: a folder, a hub id or packaged:all-MiniLM-L6-v2; or an index over texts, such as bm25.
-        index: the index over the vectors, such as hnsw, or a dict of its options with its `name`; None: exact search.
-        settings: set any value, such as model.document_length=256.
+        model: a folder, a hub id or packaged:all-MiniLM-L6-v2; or an index of texts, such as bm25.
+        index: an index of the vectors, such as hnsw, or a dict with its `name` and options; None for exact search.
+        settings: recipe settings, such as model.document_length=256.
         store: the artifact store; default $HARDNEG_STORE if set, else ~/.cache/hardneg/store.
-        device: cpu, cuda, cuda:1, mps; default: the best available.
-        progress: whether to show bars, or an object that shows them.
+        device: cpu, cuda, cuda:1 or mps; default the best available.
+        progress: whether to show progress bars, or an object that shows progress.
 
     Raises:
         ModelError: there is no such model.
         RecipeError: the index or the settings have mistakes.
-        UsageError: the index is neither a name nor options, or is not built from vectors.
+        UsageError: the index is neither a name nor a dict with a name, or is not built from vectors.
     """
     if not isinstance(model, str | Path) or not str(model):
         raise hp.errors.ModelError(
@@ -48,20 +48,20 @@ def mteb_model(
     name = options.get("name") if isinstance(options, Mapping) else None
     if index is not None and (not isinstance(name, str) or not name):
         raise hp.errors.UsageError(
-            f"mteb_model: index must be a name, or a dict of options with a name, not {index!r:.80}"
+            f"mteb_model: index must be a name, or a dict with a name and options, not {index!r:.80}"
         )
     chosen = hp.records.PluginSetting(name, {key: options[key] for key in options if key != "name"}) if name else None
     session = hp.sessions.Session.of({"settings": settings, "store": store, "device": device, "progress": progress})
     system = TaskSystem.named(str(model), chosen, tuple(session.settings))
-    system.meta  # noqa: B018 - raises where the model is missing
+    system.meta  # noqa: B018 - raises if the model is missing
     if system.model is None and chosen is not None:
-        raise hp.errors.UsageError(f"mteb_model: {model} is an index already: remove index")
+        raise hp.errors.UsageError(f"mteb_model: model {model} is already an index; remove index")
     return TaskSearcher(system, session)
 
 
 @dataclass
 class TaskSearcher:
-    """mteb's `SearchProtocol`: `index` takes a task's corpus, `search` its queries."""
+    """Implementation of mteb's `SearchProtocol`: `index` receives a task's corpus, `search` its queries."""
 
     system: TaskSystem
     session: hp.sessions.Session
@@ -75,14 +75,14 @@ class TaskSearcher:
         return self.system.meta
 
     def index(self, corpus: Any, *, task_metadata: Any, **_: Any) -> None:
-        """Encode and index a corpus, unless the store has it.
+        """Encode and index a corpus, unless its index is in the store.
 
         Args:
-            corpus: a `datasets.Dataset` with `id`, `text` and maybe `title`.
+            corpus: a `datasets.Dataset` with `id`, `text` and optionally `title`.
             task_metadata: mteb's `TaskMetadata`.
 
         Raises:
-            HardnegError: it cannot be encoded; the next call resumes.
+            HardnegError: the corpus cannot be encoded; the next call resumes.
         """
         texts = TaskTexts(task_texts(corpus, task_metadata, "document"))
         self._plan = hp.recipes.make_plan(self.system.recipe(task_metadata, texts))
@@ -100,17 +100,17 @@ class TaskSearcher:
         """Return the best `top_k` documents of each query with scores, from the corpus or from `top_ranked`.
 
         Args:
-            queries: a `datasets.Dataset` with `id`, `text` and maybe `instruction`.
+            queries: a `datasets.Dataset` with `id`, `text` and optionally `instruction`.
             task_metadata: mteb's `TaskMetadata`.
-            top_ranked: documents by query, as given by reranking tasks.
+            top_ranked: document ids by query, as passed by reranking tasks.
 
         Raises:
-            UsageError: no corpus was indexed, or an index of texts should rank listed documents.
+            UsageError: no corpus was indexed, or `top_ranked` is passed to an index of texts.
         """
         if self._outcome is None:
-            raise hp.errors.UsageError("search: no indexed corpus: call index first")
+            raise hp.errors.UsageError("search: no corpus is indexed; call index first")
         if top_ranked is not None and self.system.model is None:
-            raise hp.errors.UsageError("search: an index of texts cannot rerank documents: give a model")
+            raise hp.errors.UsageError("search: an index of texts cannot rerank documents; use a model")
         query_ids, texts = list(queries["id"]), task_texts(queries, task_metadata, "query")
         scored: dict[str, dict[str, float]] = {query_id: {} for query_id in query_ids}
         searcher = self.session.open_index(self._plan.steps[self.system.last], self._outcome)
@@ -131,14 +131,14 @@ class TaskSearcher:
 def listed_rows(
     query_ids: Sequence[str], top_ranked: Mapping[str, Sequence[str]], rows: Mapping[str, int]
 ) -> NDArray[np.int64]:
-    """Rows of each query's documents, int64 [Q, C], padded with -1; all -1 without a list.
+    """Return the rows of each query's documents, int64 [Q, C], padded with -1; all -1 for queries without a list.
 
     Raises:
-        DataError: the corpus lacks one.
+        DataError: a document is not in the corpus.
     """
     lists = [list(dict.fromkeys(top_ranked.get(query_id) or ())) for query_id in query_ids]
     if lacking := next((doc_id for listed in lists for doc_id in listed if doc_id not in rows), None):
-        raise hp.errors.DataError(f"the task lists document {lacking!r}, which its corpus does not have")
+        raise hp.errors.DataError(f"the task lists document {lacking!r}, which is not in its corpus")
     candidates = np.full((len(lists), max(map(len, lists), default=0)), -1, np.int64)
     for row, listed in enumerate(lists):
         candidates[row, : len(listed)] = [rows[doc_id] for doc_id in listed]

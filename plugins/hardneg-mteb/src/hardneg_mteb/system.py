@@ -1,6 +1,6 @@
 """A system to evaluate: a model with an optional index of its vectors, or an index of texts; its recipe and metadata.
 
-The texts of a task are those that mteb passes to its own models.
+It gets the same texts of a task as mteb's own models.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ _TYPES = {"vectors": "dense", "weights": "sparse", "token-vectors": "late-intera
 
 
 def task_texts(rows: Any, task_metadata: Any, side: hp.model_specs.Side) -> Sequence[str]:
-    """The text of each row: a document's title and text, or a query's text and instruction.
+    """Return the text of each row: a document's title and text, or a query's text and instruction.
 
     Args:
         rows: a `datasets.Dataset` of a task's corpus or queries.
@@ -45,9 +45,9 @@ def task_texts(rows: Any, task_metadata: Any, side: hp.model_specs.Side) -> Sequ
 
 @dataclass(frozen=True)
 class TaskTexts:
-    """The loader of a corpus in mteb's memory, and its collection of documents alone, as mteb has the queries.
+    """A dataset loader for a corpus in mteb's memory, and its collection of documents, without queries.
 
-    A document's id is its row, so that equal texts have equal keys.
+    Document ids are row numbers, so that equal texts have equal keys.
 
     source: the texts in row order.
     """
@@ -56,11 +56,11 @@ class TaskTexts:
     version: ClassVar[int] = 1
 
     def load(self) -> "TaskTexts":
-        """The corpus as a collection."""
+        """Return the corpus as a collection."""
         return self
 
     def fingerprint(self) -> str:
-        """A digest of the texts: the length of each in bytes, then its bytes."""
+        """Return a digest of each text's length in bytes and its bytes."""
         state = hashlib.blake2b(digest_size=16)
         for document in self.documents():
             encoded = document.text.encode("utf-8", "surrogatepass")
@@ -69,39 +69,39 @@ class TaskTexts:
         return state.hexdigest()
 
     def size_hint(self) -> int:
-        """Number of documents."""
+        """Return the number of documents."""
         return len(self.source)
 
     def documents(self) -> Iterator[hp.Document]:
-        """Each text, with its row as id."""
+        """Yield each text as a document, with its row as id."""
         for start in range(0, len(self.source), _AT_ONCE):
             yield from (
                 hp.Document(str(row), text) for row, text in enumerate(self.source[start : start + _AT_ONCE], start)
             )
 
     def splits(self) -> Sequence[str]:
-        """None."""
+        """Return no splits."""
         return ()
 
     def queries(self, split: str) -> Iterator[hp.Query]:
-        """None."""
+        """Yield no queries."""
         return iter(())
 
     def qrels(self, split: str) -> Iterator[hp.Judgement]:
-        """None."""
+        """Yield no judgements."""
         return iter(())
 
     def notes(self) -> Sequence[str]:
-        """None."""
+        """Return no notes."""
         return ()
 
 
 @dataclass(frozen=True)
 class TaskSystem:
-    """A system to evaluate.
+    """A system to evaluate: a model, or an index of texts.
 
     model: a folder, a hub id or packaged:all-MiniLM-L6-v2; None for an index of texts.
-    index: built from its vectors; None for exact search. settings: `PATH=VALUE` texts for the recipe.
+    index: index of texts or of the model's vectors; None for exact search. settings: recipe settings, `PATH=VALUE`.
     """
 
     model: str | None
@@ -112,7 +112,7 @@ class TaskSystem:
     def named(
         cls, name: str, index: hp.records.PluginSetting | None = None, settings: tuple[str, ...] = ()
     ) -> "TaskSystem":
-        """The system of a model, or of an index of texts, such as bm25, which takes no settings."""
+        """Return the system of a model, or of an index of texts such as bm25, which has no settings."""
         points = entry_points(group="hardneg.indexes", name=name)
         if points and not Path(name).exists() and next(iter(points)).load().input == "texts":
             return cls(None, hp.records.PluginSetting(name))
@@ -120,19 +120,19 @@ class TaskSystem:
 
     @property
     def last(self) -> str:
-        """The stage whose index is searched."""
+        """The name of the stage with the index to search."""
         return VECTORS if self.index is None else INDEX
 
     @cached_property
     def plain(self) -> Any:
-        """The recipe without a task, to describe the model. Raises RecipeError with all mistakes."""
+        """The recipe without a task, which describes the model. Raises RecipeError with all mistakes."""
         return self._checked({"dataset": {"name": _BEIR, "source": _NONE}, "model": {"name": self.model or _NONE}})
 
     def recipe(self, task: "TaskMetadata", texts: TaskTexts) -> Any:
-        """The recipe that indexes a task's corpus.
+        """Return the recipe that indexes a task's corpus.
 
-        The model's prompts are those of its folder for the task or its type, looked up as by mteb, or else its prompts
-        for queries and documents. `{task}` in a prompt setting is the task's instruction.
+        If the model's folder has prompts for the task or its type, they are used as in mteb; otherwise, the model's
+        prompts for queries and documents are used. `{task}` in a prompt setting is replaced by the task's instruction.
 
         Raises:
             RecipeError: the settings have mistakes.
@@ -156,7 +156,7 @@ class TaskSystem:
         return hp.recipes.check_recipe(changed, Path("mteb"), earlier=problems)
 
     def _prompts(self, task: "TaskMetadata") -> dict[str, Any]:
-        """The names of the prompts in the model's folder for a task."""
+        """Return settings with the names of the prompts for a task in the model's folder."""
         if self.model is None:
             return {}
         model, prompts = hp.resolving.resolve(hp.model_specs.ModelSpec(self.model, self.plain.model.revision)), {}
@@ -175,8 +175,8 @@ class TaskSystem:
     def meta(self) -> Any:
         """mteb's `ModelMeta`: a name, a revision that changes with the content, and settings.
 
-        A hub id is filed with its commit, as in mteb, and a folder with its name and a digest of its content, so that
-        results of other weights are never mistaken for its own. With an index or settings it is an mteb experiment.
+        A hub model has its id and commit, as in mteb. A folder has its name and a digest of its content, so that
+        results of different weights are never mixed. With an index or settings, the model is an mteb experiment.
 
         Raises:
             ModelError: there is no such model.
@@ -192,7 +192,7 @@ class TaskSystem:
             content = hp.stores.digest(hp.stores.plugin_identity(self.index.name, self.plain.plugins[INDEX, "backend"]))
             facts = {"name": f"hardneg/{self.index.name}", "revision": content, "model_type": ["sparse"]}
         else:
-            raise hp.errors.ModelError("a system needs a model or an index of texts")
+            raise hp.errors.ModelError("TaskSystem needs a model or an index of texts")
         return ModelMeta.create_empty(facts | {"experiment_kwargs": settings or None, "modalities": ["text"]})
 
     def _model_facts(self, named: str) -> dict[str, Any]:
@@ -208,7 +208,7 @@ class TaskSystem:
 
 
 def _instruction(task: "TaskMetadata") -> str:
-    """The instruction of a task; default: that of its type."""
+    """Return the instruction of a task, or else of its task type."""
     from mteb.abstasks.abstask import get_abstask_prompt
 
     prompt: Any = task.prompt

@@ -1,4 +1,4 @@
-"""Transformers of PyTerrier over hardneg's runs, indexes and rerankers."""
+"""PyTerrier transformers for hardneg's runs, indexes and rerankers."""
 
 from hardneg_pyterrier.transformers import Reranker, Retriever, Run
 

@@ -1,4 +1,4 @@
-"""Transformers of PyTerrier: a stored run, an index with its model, and a reranker."""
+"""PyTerrier transformers: a stored run, an index with its model, and a reranker."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -18,16 +18,16 @@ _EMPTY = hp.RankedList((), np.empty(0, np.float32))
 
 
 class Run(pt.Transformer):  # type: ignore[misc]
-    """The documents that a TREC run has for each query, in its order."""
+    """The documents of a TREC run for each query, in the order of the run."""
 
     def __init__(self, path: str | Path, depth: int = DEPTH) -> None:
-        """depth: documents per query."""
+        """Set the path of the run file. depth: maximum number of documents per query."""
         super().__init__()
         self.path, self.depth = Path(path), depth
 
     @cached_property
     def lists(self) -> dict[str, hp.RankedList]:
-        """The result rows by query. Raises DataError for an unreadable run."""
+        """The ranked lists by query. Raises DataError if the run cannot be read."""
         return dict(hp.run_files.read_run(self.path))
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
@@ -54,7 +54,7 @@ class Run(pt.Transformer):  # type: ignore[misc]
 class Retriever(pt.Transformer):  # type: ignore[misc]
     """Retrieval of each query's best documents with an index and the model that encoded it.
 
-    The index and the model are opened with the first query.
+    The index and the model are opened at the first query.
     """
 
     def __init__(
@@ -66,22 +66,22 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         store: str | Path | None = None,
         device: str | None = None,
     ) -> None:
-        """Open an index of a run folder.
+        """Choose an index of a run folder.
 
-        index: its stage; default the published one. depth: documents per query. store: of the run; default hardneg's.
-        device: default the best available.
+        index: the stage of the index; default the published index. depth: number of documents per query. store: the
+        run's store; default hardneg's. device: default the best available.
 
         Raises:
-            DataError: not a run folder.
-            UsageError: no such index in it.
+            DataError: the folder is not a run folder.
+            UsageError: the run has no such index.
         """
         indexes = {
             laid.stage: laid for laid in hp.recipes.published_indexes(Path(folder), hp.sessions.usual_store(store))
         }
         stage = next(iter(indexes), None) if index is None else index
         if stage not in indexes:
-            has = ", ".join(indexes) or "none in this store: name the recipe's store with `store`"
-            raise hp.errors.UsageError(f"{folder}: no index {index or ''}; there are: {has}")
+            has = ", ".join(indexes) or "none in this store; set `store` to the store of the run"
+            raise hp.errors.UsageError(f"{folder}: no index {index or ''}; available: {has}")
         self._hold(indexes[stage], depth, device)
 
     @classmethod
@@ -94,12 +94,13 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         depth: int = DEPTH,
         device: str | None = None,
     ) -> "Retriever":
-        """Open an index folder of `hardneg encode`, or of `hardneg index build` with its backend's name and options.
+        """Choose an index folder from `hardneg encode`, or from `hardneg index build` with its backend.
 
-        model: its encoder, a folder, a hub id or a spec; None for an index of texts.
+        model: the model that encoded the index: a folder, a hub id or a spec; None for an index of texts.
+        backend: the backend's `name` and options.
 
         Raises:
-            PluginError: no such backend.
+            PluginError: there is no such backend.
         """
         options = dict(backend or {})
         opened = (
@@ -145,10 +146,10 @@ class Reranker(pt.Transformer):  # type: ignore[misc]
     """Reranking of each query's documents, best first."""
 
     def __init__(self, plugin: str, *, text: str = "text", **options: Any) -> None:
-        """plugin: the name of a reranker of hardneg, such as `cross-encoder`, with its options; text: the column.
+        """Configure a reranker plugin, such as `cross-encoder`. text: column with the text of the documents.
 
         Raises:
-            PluginError: no such reranker, or no such option of it.
+            PluginError: there is no such reranker, or it has no such option.
         """
         super().__init__()
         self.plugin: hp.protocols.Reranker = hp.registry.configure(
@@ -158,11 +159,11 @@ class Reranker(pt.Transformer):  # type: ignore[misc]
 
     @classmethod
     def from_folder(cls, folder: str | Path, **options: Any) -> "Reranker":
-        """Open a cross-encoder that a recipe trained and saved in a folder."""
+        """Open the folder of a cross-encoder that a recipe trained."""
         return cls("cross-encoder", source=str(folder), **options)
 
     def transform(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows with new scores, and ranks from 0; ties keep their order."""
+        """Return the rows with new scores and ranks, which start at 0; ties keep their order."""
         pt.validate.result_frame(frame, extra_columns=["query", self.text])
         if not len(frame):
             return frame.assign(score=pd.Series(dtype=float), rank=pd.Series(dtype=int))

@@ -1,1 +1,1 @@
-"""The engine `ray`: blocks of stages, made by the processes of a Ray cluster."""
+"""The engine `ray`, which runs the blocks of stages on a Ray cluster."""

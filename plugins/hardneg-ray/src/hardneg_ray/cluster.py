@@ -1,4 +1,4 @@
-"""The Ray cluster: its resources, and those that an actor takes."""
+"""The Ray cluster, its resources, and the resources of an actor."""
 
 import math
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from hardneg_ray.engine import Ray
 
 
 class ClusterLost(errors.ArtifactError):
-    """The Ray processes of this machine are gone; started: whether they were started for this process."""
+    """The Ray processes on this machine have stopped. started: whether they were started for this process."""
 
     def __init__(self, started: bool) -> None:
         self.started = started
-        reason = "the Ray processes of this machine are gone; finished work is saved"
-        super().__init__(f"{reason}. Run the same command to resume")
+        reason = "the Ray processes on this machine have stopped"
+        super().__init__(f"{reason}; finished work is saved, so run the same command to resume")
 
 
 @dataclass(frozen=True)
 class Needs:
-    """Resources of an actor."""
+    """The resources that an actor needs."""
 
     num_gpus: float
     num_cpus: float
@@ -35,14 +35,14 @@ class Needs:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster that this process has joined; started: whether it was started for it, on this machine."""
+    """A cluster that this process has joined. started: whether this process started it, on this machine."""
 
     options: Ray
     started: bool
     node: str
 
     def needs(self, device: str | None) -> Needs:
-        """The resources of an actor, from the options or else from the machines."""
+        """Return the resources of an actor from the options, or derive them from the machines."""
         cpus, gpus = self._machines("CPU"), self._machines("GPU")
         num_gpus = self.options.num_gpus
         if num_gpus is None:
@@ -53,17 +53,17 @@ class Cluster:
         return Needs(num_gpus, num_cpus)
 
     def room(self, needs: Needs) -> int:
-        """Number of actors that fit on the machines of the cluster, if idle."""
+        """Return the number of actors that fit on the cluster if it is idle."""
         by_machine = zip(self._machines("CPU"), self._machines("GPU"), strict=True)
         return sum(_fitting(cpus, needs.num_cpus, _fitting(gpus, needs.num_gpus)) for cpus, gpus in by_machine)
 
     def beside_driver(self, actor: type[Any]) -> Any:
-        """Makes actors of a class on this machine, without reserving resources."""
+        """Return a factory for actors of a class on this machine, which reserve no resources."""
         here = NodeAffinitySchedulingStrategy(self.node, soft=False)
         return ray.remote(actor).options(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here)
 
     def check(self) -> None:
-        """Raises ClusterLost if the Ray processes of this machine are gone."""
+        """Raise ClusterLost if the Ray processes on this machine have stopped."""
         if not any(node["Alive"] and node["NodeID"] == self.node for node in ray.nodes()):
             raise ClusterLost(self.started)
 

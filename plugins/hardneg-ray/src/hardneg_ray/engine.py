@@ -1,4 +1,4 @@
-"""The engine `ray`: its options, and the making of a stage."""
+"""The engine `ray` and its options."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,20 +15,19 @@ class Ray:
     """Distributes the blocks of encode, search, mine and rerank to the actors of a Ray cluster; results are identical.
 
     Each actor opens the model or the index once, and gets a few missing blocks at a time, at its own pace. Finished
-    blocks are in the store, so a lost actor, machine or command costs only its current blocks. All machines must see
-    the store, and the files that a recipe names, at the same path.
+    blocks are in the store, so if an actor, a machine or the command is lost, only its current blocks are recomputed.
+    All machines must see the store and the files of the recipe at the same paths.
 
     Args:
-        address: the cluster to join; `auto` joins the one that `ray start` has started on this machine, or starts one
-            here; `local` starts one here, which only this machine and this user can reach.
-        actors: how many at a time; `auto` is as many as fit, more whenever the cluster grows.
-        num_gpus: GPUs per actor, possibly a fraction; by default 1 if the cluster has any.
-        num_cpus: cores of an actor, and its threads; by default the machine's cores per GPU, or without GPUs its cores
-            per actor (all of them if `actors` is `auto`).
-        losses: how often the same blocks may be lost with an actor, or a cluster started here, before the stage ends
-            with an error.
+        address: the cluster to join; `auto` joins the cluster that `ray start` started on this machine, or starts one;
+            `local` starts one, which only this user can reach, from this machine.
+        actors: number of actors at a time; `auto` starts as many as fit, and more when the cluster grows.
+        num_gpus: number of GPUs per actor, which may be a fraction; default 1 if the cluster has GPUs.
+        num_cpus: number of cores and threads per actor; by default, the machine's cores per GPU, or without GPUs, its
+            cores per actor (all cores if `actors` is `auto`).
+        losses: how often the same blocks, or a cluster started here, may be lost before the stage ends with an error.
         patience: seconds to wait for free resources for the first actor.
-        object_store_memory: bytes of shared memory of a cluster that is started here.
+        object_store_memory: bytes of shared memory for a cluster that is started here.
     """
 
     version: ClassVar[int] = 1
@@ -45,14 +44,14 @@ class Ray:
         least = {"actors": 1, "num_gpus": 0, "num_cpus": 0, "losses": 1, "patience": 0}
         for name, bound in {**least, "object_store_memory": 80_000_000}.items():
             if (value := getattr(self, name)) not in (None, "auto") and value < bound:
-                raise errors.PluginError(f"{name} must be {bound} or above, not {value}")
+                raise errors.PluginError(f"{name} is {value}; it must be at least {bound}")
 
     def make(self, context: "stages.StageContext[stages.StageSpec]") -> Mapping[str, Any]:
-        """Makes a stage in blocks; one that reads files of this machine, such as query vectors, is made here.
+        """Run a stage on the cluster, or in this process if it reads local files, such as query vectors.
 
         Raises:
             UsageError: there is no such cluster, or it has no free resources.
-            ArtifactError: the same blocks were lost again and again, or the cluster was.
+            ArtifactError: the same blocks, or the cluster, were lost repeatedly.
             HardnegError: the stage's own errors.
         """
         from hardneg_ray.foreman import make

@@ -1,4 +1,4 @@
-"""The driver: opens a stage, gives its missing blocks to the actors of a cluster, and joins them."""
+"""The driver, which opens a stage, assigns its missing blocks to the actors of a cluster, and joins the blocks."""
 
 import time
 import uuid
@@ -22,7 +22,7 @@ _PAUSE = 1.0  # maximum seconds between two checks of the cluster
 
 
 class Ranges:
-    """The numbers of the missing blocks that no actor has, and how often each was lost."""
+    """The numbers of the missing blocks that are not assigned to an actor, and how often each was lost."""
 
     def __init__(self, missing: Iterable[int]) -> None:
         self._missing = sorted(missing)
@@ -32,10 +32,10 @@ class Ranges:
         return len(self._missing)
 
     def take(self, actors: int) -> Sequence[int]:
-        """Take the next blocks for one of several actors: half of its even share, so that all finish together.
+        """Remove and return the next blocks for one of several actors: half of an equal share, up to a maximum.
 
-        Faster actors come back more often. The blocks are consecutive, so that one pass over a run or an index serves
-        all, and few, as the cluster may grow.
+        So faster actors return more often, all finish together, and a growing cluster has blocks left. The blocks are
+        consecutive, so that an actor reads a run or an index in one pass.
         """
         share = min(_MOST, max(1, len(self._missing) // (2 * max(1, actors))))
         taken = [number for i, number in enumerate(self._missing[:share]) if number == self._missing[0] + i]
@@ -43,7 +43,7 @@ class Ranges:
         return taken
 
     def give_back(self, numbers: Iterable[int]) -> int:
-        """Put back the blocks of a lost actor; return the largest number of times that one of them was lost."""
+        """Put back the blocks of a lost actor; return how often its first block was lost."""
         back = list(numbers)
         self._missing = sorted([*self._missing, *back])
         self._lost.update(back[:1])
@@ -52,7 +52,7 @@ class Ranges:
 
 @dataclass(eq=False)
 class Member:
-    """An actor. waited: its next message: that it has opened the stage, or a block. numbers: its remaining blocks."""
+    """An actor. waited: its next message, about the opened stage or a block. numbers: its remaining blocks."""
 
     actor: Any
     waited: Any
@@ -61,7 +61,7 @@ class Member:
     working: bool = False
 
     def read(self) -> Report | None:
-        """The next message; None when all of its blocks are made. Raises `Lost` if the actor is gone."""
+        """Return the next message, or None after its last block. Raises `Lost` if the actor is lost."""
         try:
             if not self.working:
                 report: Report = ray.get(self.waited)
@@ -71,12 +71,12 @@ class Member:
         except StopIteration:
             self.working, self.waited = False, None
             return None
-        except (RayActorError, ObjectLostError) as error:  # the second: its result was on a machine that is gone
+        except (RayActorError, ObjectLostError) as error:  # the second: its result was on a lost machine
             raise Lost(self) from error
 
 
 class Lost(Exception):
-    """An actor is gone, or cannot be reached."""
+    """An actor has stopped or cannot be reached."""
 
     def __init__(self, member: Member) -> None:
         super().__init__()
@@ -84,10 +84,7 @@ class Lost(Exception):
 
 
 class Foreman:
-    """A stage at work on a cluster. blocks: the stage opened by the driver. members: its actors, started as needed.
-
-    actor: starts one.
-    """
+    """A stage that runs on a cluster. blocks: the stage opened by the driver. members: its actors."""
 
     def __init__(
         self,
@@ -112,13 +109,13 @@ class Foreman:
         return [member for member in self.members if member.opened]
 
     def make(self) -> None:
-        """Make all blocks on the actors.
+        """Compute all blocks on the actors.
 
         Raises:
             UsageError: there are no free resources for an actor.
             ArtifactError: the same blocks were lost too often.
-            ClusterLost: the Ray processes of this machine are gone.
-            HardnegError: an actor's own.
+            ClusterLost: the Ray processes on this machine have stopped.
+            HardnegError: an error of the stage on an actor.
         """
         looked = 0.0
         while self.ranges or any(member.working for member in self.members):
@@ -141,12 +138,12 @@ class Foreman:
                 self._give_up(lost.member)
 
     def dismiss(self, member: Member) -> None:
-        """End an actor; if it is still alive, it writes the same bytes as others."""
+        """Kill an actor; if it stays alive for a while, it writes the same bytes as others."""
         self.members.remove(member)
         ray.kill(member.actor)
 
     def _look(self) -> None:
-        """Check that the cluster is up; start more actors if there is work and room. One waits for a new machine."""
+        """Check that the cluster is up; start more actors if there is work and room, and one for a new machine."""
         self.cluster.check()
         options, working = self.cluster.options, sum(member.working for member in self.members)
         most = self.cluster.room(self.needs) + 1 if options.actors == "auto" else options.actors
@@ -159,9 +156,9 @@ class Foreman:
         if not self.ready and time.monotonic() - self.began > options.patience:
             present = [member.actor.__ray_ready__.remote() for member in self.members]
             if not present or not ray.wait(present, num_returns=1, timeout=_PAUSE)[0]:
-                problem = f"no room for an actor of {self.needs.words} within {options.patience:g} seconds"
+                problem = f"no free resources for an actor with {self.needs.words} after {options.patience:g} seconds"
                 raise hp.errors.UsageError(
-                    f"engine ray: {problem}: see `ray status`, and options num_gpus and num_cpus"
+                    f"engine ray: {problem}; check `ray status`, and the options num_gpus and num_cpus"
                 )
 
     def _take(self, member: Member, report: Report | None) -> None:
@@ -185,9 +182,9 @@ class Foreman:
         where = f" on {member.opened.node}" if member.opened else ""
         problem = f"{self.context.name}: an actor{where} was lost"
         if times >= self.cluster.options.losses:
-            at = f" with block {left[0]}" if left else " before it had opened the stage"
+            at = f" with block {left[0]}" if left else " before it opened the stage"
             raise hp.errors.ArtifactError(
-                f"{problem}{at}, for the {times}th time: is there enough memory? Finished blocks are kept"
+                f"{problem}{at} ({times} times so far); check the memory, then run the same command to resume"
             )
         self.context.progress.note(f"{problem}; other actors take over its {len(left)} blocks")
 
@@ -196,7 +193,7 @@ class Foreman:
 def _at_work(
     cluster: Cluster, context: hp.stages.StageContext[hp.stages.StageSpec], blocks: hp.stage_work.StageBlocks
 ) -> Iterator[Foreman]:
-    """The stage with its actors, which end with the block."""
+    """Yield the stage with its actors, which are killed after the block."""
     done, total = sum(blocks.sizes[number] for number in blocks.finished()), sum(blocks.sizes)
     with context.progress.task(f"{context.name} by ray", total, blocks.unit, done) as task:
         foreman = Foreman(cluster, context, blocks, task)
@@ -209,15 +206,15 @@ def _at_work(
 
 
 def make(options: Ray, context: hp.stages.StageContext[hp.stages.StageSpec]) -> Mapping[str, Any]:
-    """Make a stage; one that reads local files of this machine is made by this process. Raises as `Ray.make`."""
+    """Run a stage on a cluster, or in this process if it reads local files. Raises the errors of `Ray.make`."""
     if (context.device or "").startswith("cuda:"):
         raise hp.errors.UsageError(
-            f"{{device}} {context.device}: Ray gives each actor its own GPU: say cuda, or leave it out", "device"
+            f"{{device}} {context.device}: Ray chooses the GPU of each actor; use cuda, or leave it unset", "device"
         )
     context.keep_only(hp.stores.SCRATCH)
     blocks = context.spec.blocks(replace(context, device="cpu"))
     if not blocks.travels:
-        context.progress.note(f"{context.name}: reads local files, so it is made on this machine")
+        context.progress.note(f"{context.name}: reads local files, so it runs on this machine")
         return context.spec.make(context)
     for left in reversed(range(options.losses)):  # a cluster that was started here is restarted if it is lost
         if len(blocks.finished()) == len(blocks.sizes):
@@ -229,7 +226,7 @@ def make(options: Ray, context: hp.stages.StageContext[hp.stages.StageSpec]) -> 
         except ClusterLost as error:
             if not error.started or not left:
                 raise
-            context.progress.note(f"{context.name}: the Ray processes of this machine are gone; restarting them")
+            context.progress.note(f"{context.name}: the Ray processes on this machine have stopped; restarting them")
     chosen = choices_in(choices_file(context.folder))
     choices = {subject.removeprefix(hp.stores.CHOICE): way for subject, way in chosen.items()}
     return {**blocks.finish(), **({"choices": choices} if choices else {})}

@@ -30,11 +30,11 @@ _QUIET: dict[str, Any] = {"log_to_driver": False, "configure_logging": True, "lo
 
 @contextmanager
 def joined(options: Ray) -> Iterator[Cluster]:
-    """Join the cluster of the options for the time of a block; a cluster joined before is left alone.
+    """Join the cluster of the options during a block; use the current cluster if this process is already in one.
 
     Raises:
-        UsageError: no such cluster.
-        ArtifactError: a cluster that cannot be started here.
+        UsageError: there is no such cluster.
+        ArtifactError: a cluster cannot be started here.
     """
     if ray.is_initialized():
         yield Cluster(options, False, ray.get_runtime_context().get_node_id())
@@ -48,10 +48,10 @@ def joined(options: Ray) -> Iterator[Cluster]:
 
 @contextmanager
 def beside(work: Callable[[], Result]) -> Iterator[Result]:
-    """The result of a function run in a thread that lives as long as the block.
+    """Yield the result of a function that runs in a thread, which ends with the block.
 
     This keeps signals working: Ray waits in C code while it starts, and replaces the program's signal handlers.
-    Processes that Ray starts end with that thread.
+    Processes that Ray starts end with the thread.
     """
     result, over = Future[Result](), threading.Event()
 
@@ -66,14 +66,14 @@ def beside(work: Callable[[], Result]) -> Iterator[Result]:
     try:
         yield _awaited(result)
     except BaseException:
-        signal.alarm(0)  # Ray's handler calls the program's, but has the process aborted if it is there 3 seconds later
+        signal.alarm(0)  # Ray's handler calls the program's, but aborts a process that is alive 3 seconds later
         raise
     finally:
         over.set()
 
 
 def _awaited(result: Future[Result]) -> Result:
-    """Return the result; meanwhile the program's signal handlers are restored repeatedly."""
+    """Wait for the result and return it; restore the program's signal handlers repeatedly while waiting."""
     while not result.done():
         _hear()
         wait([result], _LOOK)
@@ -88,7 +88,7 @@ def _hear() -> None:
 
 
 def _join(options: Ray, ends: ExitStack) -> bool:
-    """Return whether a cluster was started here; it is fenced until `ends`."""
+    """Join or start a cluster; return whether it was started here. `ends` closes the fence of a started cluster."""
     address = _address(options.address)
     if address != "local":
         try:
@@ -96,7 +96,7 @@ def _join(options: Ray, ends: ExitStack) -> bool:
         except ConnectionError as error:
             reason = str(error).splitlines()[0]
             if "InvalidAuthToken" in str(error.__cause__):
-                reason = "it requires another token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to its token"
+                reason = "it requires another token; set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to its token"
             raise errors.UsageError(_unreached(address, reason)) from None
         return False
     ends.enter_context(fenced())
@@ -108,22 +108,22 @@ def _start(object_store_memory: int) -> bool:
     for left in reversed(range(_STARTS)):
         try:
             ray.init(address="local", include_dashboard=False, object_store_memory=object_store_memory, **_QUIET)
-        except Exception as error:  # Ray raises no kind of its own where its processes do not come up
+        except Exception as error:  # Ray has no error class for processes that do not start
             ray.shutdown()
             if not left:
                 reason = str(error).split(". ")[0]
-                problem = f"Ray could not be started on this machine in {_STARTS} tries ({reason}); is it busy?"
-                raise errors.ArtifactError(f"{problem} Run it again") from error
+                problem = f"Ray could not be started on this machine in {_STARTS} tries ({reason})"
+                raise errors.ArtifactError(f"{problem}; retry when the machine is less busy") from error
         else:
             break
     return True
 
 
 def _address(named: str) -> str:
-    """The address to join, checked to answer; Ray would try for a quarter of an hour.
+    """Return the address to join, after checking that it answers; Ray itself would retry for 15 minutes.
 
     Raises:
-        UsageError: no answer at the address given here or in the environment.
+        UsageError: the address, from the option or the environment, does not answer.
     """
     if named == "auto":
         named = os.environ.get("RAY_ADDRESS") or "auto"
@@ -131,16 +131,16 @@ def _address(named: str) -> str:
         end = time.monotonic() + _MEETING
         while reason := silence(named):
             if time.monotonic() > end:
-                raise errors.UsageError(_unreached(named, f"{reason}, for {_MEETING:g} seconds"))
+                raise errors.UsageError(_unreached(named, f"{reason} for {_MEETING:g} seconds"))
             time.sleep(_PAUSE)
         return named
     noted = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray" / "ray_current_cluster"
-    there = noted.exists() and not silence(noted.read_text().strip())  # it stays where a cluster was killed
-    return "auto" if there else "local"  # Ray's own `auto` would join what another command has started for itself
+    there = noted.exists() and not silence(noted.read_text().strip())  # the file remains after a cluster is killed
+    return "auto" if there else "local"  # Ray's own `auto` would join the private cluster of another command
 
 
 def silence(address: str) -> str:
-    """Why HOST:PORT does not answer; empty if it does, or for other forms of address."""
+    """Return why HOST:PORT does not answer; empty if it answers, or for other forms of address."""
     host, _, port = address.rpartition(":")
     if not host or "/" in host or not port.isdecimal():
         return ""
@@ -152,7 +152,7 @@ def silence(address: str) -> str:
 
 
 def _unreached(address: str, reason: str) -> str:
-    return f"engine ray: no cluster at {address} ({reason}); see `ray start`, or address=local"
+    return f"engine ray: no cluster at {address} ({reason}); start one with `ray start`, or use address=local"
 
 
 _VARIABLES = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
@@ -160,10 +160,11 @@ _VARIABLES = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 
 @contextmanager
 def fenced() -> Iterator[None]:
-    """Fence a cluster started within the block off from the network.
+    """Isolate a cluster that is started within the block from the network.
 
-    Ray's only setting that makes all processes listen on the loopback alone is that of one-machine clusters, as on
-    macOS. The token is new each time, in a file that only this user may read; Ray's processes inherit its path.
+    Ray's setting for one-machine clusters, as on macOS, is the only one that makes all processes listen only on the
+    loopback interface. The token is new each time, in a file that only this user can read; Ray's processes inherit its
+    path.
     """
     many, before = ray_constants.ENABLE_RAY_CLUSTER, {name: os.environ.get(name) for name in _VARIABLES}
     with tempfile.TemporaryDirectory(prefix="hardneg-ray-") as folder:
@@ -180,7 +181,7 @@ def fenced() -> Iterator[None]:
 
 
 def _ask_for(wanted: Mapping[str, str | None]) -> None:
-    """Make Ray read its settings again, which it otherwise does once."""
+    """Set environment variables, and make Ray re-read its settings, which it otherwise reads once."""
     for name in _VARIABLES:
         os.environ.pop(name, None)
     os.environ.update({name: value for name, value in wanted.items() if value is not None})

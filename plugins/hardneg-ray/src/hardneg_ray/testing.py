@@ -1,4 +1,4 @@
-"""A small stage to test engines with, and the contract of engines as tests."""
+"""Contract tests for engines, and a small stage to test them with."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ _SQUARES = "squares"
 
 
 class Squares(hp.stages.StageSpec):
-    """Writes the squares of 0 to `count`, some in each block; pause: seconds of a block. broken: raises an error."""
+    """Write the squares of 0 to `count` - 1. size: per block. pause: seconds per block. broken: number that fails."""
 
     version = 1
     artifact_type = "numbers"
@@ -56,7 +56,7 @@ def context_of(folder: Path, **options: Any) -> hp.stages.StageContext[Squares]:
 
 
 class EngineTests(PluginTests):
-    """Set `plugin` to a configured engine; each test has it make `Squares` in a folder of the test's own."""
+    """Tests of an engine. Set `plugin` to a configured engine; each test runs `Squares` in a new folder."""
 
     def test_the_artifact_is_the_stages_own(self, tmp_path: Path) -> None:
         for count in (100, 98, 3):  # the last block is smaller
@@ -65,7 +65,7 @@ class EngineTests(PluginTests):
             facts = own.spec.make(own)
             rule(dict(engine.make(context)) == facts, "an engine returns the facts of the stage's `finish`", facts)
             squares = [(folder / _SQUARES).read_bytes() for folder in folders]
-            rule(squares[0] == squares[1], "an engine makes the bytes of the stage's own `make`")
+            rule(squares[0] == squares[1], "an engine writes the same bytes as the stage's `make`")
 
     def test_finished_blocks_stay(self, tmp_path: Path) -> None:
         context = context_of(tmp_path / "work")
@@ -73,16 +73,16 @@ class EngineTests(PluginTests):
             context.spec.blocks(context).write(number, block(f"{number} was here\n"))
         self.make(tmp_path).make(context)
         kept = (context.folder / _SQUARES).read_text()
-        rule(all(f"{number} was here" in kept for number in (0, 1, 7, 14)), "finished blocks stay", kept)
+        rule(all(f"{number} was here" in kept for number in (0, 1, 7, 14)), "finished blocks are kept", kept)
 
     def test_an_error_is_the_stages_own(self, tmp_path: Path) -> None:
-        """A stage's error is raised unchanged; finished blocks stay, and the next run continues."""
+        """A stage's error must be raised unchanged, and the next run must use the finished blocks."""
         engine, context = self.make(tmp_path), context_of(tmp_path / "work", broken=50)
         try:
             engine.make(context)
-            rule(False, "an error of the stage is raised")
+            rule(False, "a stage's error is raised")
         except hp.errors.DataError as error:
-            rule(str(error) == "tried: 50 cannot be squared", "an error of the stage is raised as it is", error)
+            rule(str(error) == "tried: 50 cannot be squared", "a stage's error is raised unchanged", error)
         engine.make(context := context_of(tmp_path / "work"))
         lines = (context.folder / _SQUARES).read_text().split()
-        rule(lines == [str(value * value) for value in range(100)], "the next run makes the rest")
+        rule(lines == [str(value * value) for value in range(100)], "the next run completes the stage")

@@ -1,4 +1,4 @@
-"""The actor, which opens a stage once and makes blocks, and its messages to the driver."""
+"""The actor, which opens a stage once and computes its blocks, and its messages to the driver."""
 
 import json
 import socket
@@ -20,21 +20,21 @@ _PATIENCE = 10.0  # seconds for a network file system to show written files
 
 @dataclass(frozen=True)
 class Opened:
-    """An actor is ready; node: the name of its machine."""
+    """The message that an actor is ready. node: the name of its machine."""
 
     node: str
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block is made and written."""
+    """The message that a block is written."""
 
     number: int
 
 
 @dataclass(frozen=True)
 class Failed:
-    """An error; class_name: the name of its class among hardneg's, empty for others."""
+    """The message of an error. class_name: name of a hardneg error class, empty for other errors."""
 
     class_name: str
     text: str
@@ -63,17 +63,17 @@ Report = Opened | Block | Failed
 
 
 class Desk:
-    """An actor on the driver's machine, which keeps the choices that all actors must share in a file."""
+    """An actor on the driver's machine that stores the choices that all actors must share in a file."""
 
     def __init__(self, choices: Path) -> None:
         self._file, self._choices = choices, choices_in(choices)
 
     def chosen(self, subject: str) -> str | None:
-        """The choice, if any."""
+        """Return the choice for a subject, if there is one."""
         return self._choices.get(subject)
 
     def settle(self, subject: str, proposal: str) -> str:
-        """Return the choice for all actors, which is the first proposal."""
+        """Return the choice for all actors, which is the first proposal for the subject."""
         if subject not in self._choices:
             self._choices[subject] = proposal
             hp.stores.replace_text(self._file, json.dumps(self._choices, indent=1, sort_keys=True))
@@ -81,31 +81,31 @@ class Desk:
 
 
 def choices_file(folder: Path) -> Path:
-    """The file with the choices of an unfinished stage."""
+    """Return the path of the file with the choices of an unfinished stage."""
     return folder / hp.stores.SCRATCH / hp.stores.CHOICES
 
 
 def choices_in(path: Path) -> dict[str, str]:
-    """The choices in a file, by subject; empty without a file."""
+    """Return the choices in a file by subject; empty without a file."""
     chosen: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return chosen
 
 
 def token_file(folder: Path) -> Path:
-    """The file that identifies the driver's folder to actors."""
+    """Return the path of the file by which actors recognise the driver's folder."""
     return folder / hp.stores.SCRATCH / "driver"
 
 
 class BlockActor:
-    """Makes blocks of one stage."""
+    """An actor that computes blocks of one stage."""
 
     def __init__(self, context: hp.stages.StageContext[hp.stages.StageSpec], token: str, desk: Any) -> None:
-        """Prepare an actor; `open` opens the stage. token: written by the driver into its folder."""
+        """Prepare an actor without opening the stage. token: text in the `token_file` of the driver's folder."""
         self._context, self._token, self._desk = context, token, desk
         self._blocks: hp.stage_work.StageBlocks | None = None
 
     def open(self) -> Report:
-        """Open the stage; this machine must see its folder."""
+        """Open the stage, whose folder must be visible on this machine."""
         report: Report = self._reported(self._open)
         return report
 
@@ -118,14 +118,14 @@ class BlockActor:
         end, path = time.monotonic() + _PATIENCE, token_file(self._context.folder)
         while not path.exists() or path.read_text(encoding="utf-8") != self._token:
             if time.monotonic() > end:
-                problem = f"{socket.gethostname()} does not see {self._context.folder}"
-                raise hp.errors.UsageError(f"engine ray: {problem}: put the store at a path that all machines share")
+                problem = f"{socket.gethostname()} cannot see {self._context.folder}"
+                raise hp.errors.UsageError(f"engine ray: {problem}; put the store at a path that all machines share")
             time.sleep(0.2)
         self._blocks = self._context.spec.blocks(self._context, first=False)
         return Opened(socket.gethostname())
 
     def make(self, numbers: Sequence[int]) -> Iterator[Report]:
-        """Yield each block once it is written; an error ends them."""
+        """Yield a message for each written block; an error is the last message."""
         blocks = self._blocks
         assert blocks is not None
 

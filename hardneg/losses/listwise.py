@@ -1,4 +1,4 @@
-"""Listwise losses: over all documents of a query at once, with judgements or a teacher's scores as labels."""
+"""Listwise losses, over all documents of a query at once, with judgements or a teacher's scores as labels."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal

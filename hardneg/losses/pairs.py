@@ -61,11 +61,11 @@ def teacher_scores(loss: str, batch: types.ScoreBatch, probabilities: bool = Fal
         TrainingError: the batch has no teacher scores, or the scores should be probabilities but are not.
     """
     if batch.teacher is None:
-        raise errors.TrainingError(f"{loss}: the batch has no teacher's scores: name a run as the stage's `teacher`")
+        raise errors.TrainingError(f"{loss}: the batch has no teacher's scores; set the stage's `teacher` to a run")
     scored = batch.teacher.isfinite()
     scores = batch.teacher.to(safe_scores(batch).dtype)
     if probabilities:
         if bool(((scores < -_BEYOND) | (scores > 1 + _BEYOND)).any()):
-            raise errors.TrainingError(f"{loss}: the teacher's scores are not probabilities: drop `probabilities`")
+            raise errors.TrainingError(f"{loss}: the teacher's scores are not probabilities; remove `probabilities`")
         scores = scores.logit(_SUREST)
     return scores.masked_fill(~scored, 0.0), scored

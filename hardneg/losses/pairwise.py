@@ -107,7 +107,7 @@ class Star:
 
     def __post_init__(self) -> None:
         if self.alpha is not None and not self.alpha >= 0:
-            raise PluginError(f"star: alpha must be 0 or above, not {self.alpha}")
+            raise PluginError(f"star: alpha must be at least 0, not {self.alpha}")
         check_temperature("star", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
@@ -151,14 +151,14 @@ class LambdaLoss:
 
     def __post_init__(self) -> None:
         if self.cut is None or self.cut < 1:
-            problem = "is missing" if self.cut is None else f"must be 1 or above, not {self.cut}"
-            raise PluginError(f"lambda: cut {problem}: give the rank cut-off, such as cut: 200")
+            problem = "is missing" if self.cut is None else f"must be at least 1, not {self.cut}"
+            raise PluginError(f"lambda: cut {problem}; set the rank cut-off, such as cut: 200")
         check_temperature("lambda", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
         """The loss, a scalar. Raises TrainingError if the batch has no ranks."""
         if batch.ranks is None:
-            raise TrainingError("lambda: the batch has no ranks: use stage train-queries or loss ranknet")
+            raise TrainingError("lambda: the batch has no ranks; use stage train-queries or loss ranknet")
         losses, present = pair_losses(safe_scores(batch) / self.temperature, batch)
         paired = present[:, :, None] & negatives(batch)[:, None, :]
         changes = self._changes(batch.ranks, batch, losses.dtype)
@@ -213,9 +213,9 @@ class MarginMSE:
     def __post_init__(self) -> None:
         check_temperature("margin-mse", self.temperature)
         if not (self.in_batch >= 0 and math.isfinite(self.in_batch)):
-            raise PluginError(f"margin-mse: in_batch must be 0 or above, not {self.in_batch}")
+            raise PluginError(f"margin-mse: in_batch must be at least 0, not {self.in_batch}")
         if not (self.in_batch or self.in_batch_own):
-            raise PluginError("margin-mse: in_batch_own needs an in_batch above 0: set one, or drop in_batch_own")
+            raise PluginError("margin-mse: in_batch_own needs in_batch above 0; set in_batch, or remove in_batch_own")
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Miners by rank, which take the top of a list, a window, or random documents; selection shared by all miners."""
+"""Miners that select documents by rank or at random, and functions for selection that all miners share."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,18 +14,18 @@ from hardneg.records import LIST_DEPTH, TOP_DEPTH, Candidates, Negatives, Plugin
 from hardneg.runtime import generator
 
 Reason = Callable[[str], str | None]
-"""The reason why a document cannot be a negative of a query; None if it can."""
+"""Returns the reason why a document cannot be a negative of a query; None if it can."""
 
 
 def check_counts(**counts: int) -> None:
     """Raise PluginError if an option is below 1."""
     if min(counts.values()) < 1:
         values = " and ".join(f"{name} {count}" if len(counts) > 1 else str(count) for name, count in counts.items())
-        raise PluginError(f"{' and '.join(counts)} must be 1 or above, not {values}")
+        raise PluginError(f"{' and '.join(counts)} must be at least 1, not {values}")
 
 
 def refusal(query: Candidates, exclude_copies: bool, taken: Iterable[str] = ()) -> Reason:
-    """Return a function that gives the reason why a document cannot be a negative of the query, or None.
+    """Return a function that returns the reason why a document cannot be a negative of the query, or None.
 
     The function accepts each document once; a second time, or if already `taken`, the document is `repeated`.
     """
@@ -95,11 +95,11 @@ class TopK:
     """The best-ranked documents of a run that are not positives, such as STAR's static hard negatives.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 6.1.1; the
-    top 200 are those of section 7.3.
+    default depth comes from section 7.3.
 
     Attributes:
-        depth: number of documents to keep, counted after the exclusions; a shorter list yields fewer.
-        exclude_copies: whether to leave out documents with the same contents as a positive.
+        depth: number of documents to keep, counted after exclusions; a shorter list yields fewer.
+        exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -128,7 +128,7 @@ class Window:
     Attributes:
         skip: number of ranks to leave out at the top.
         depth: the last rank to include.
-        exclude_copies: whether to leave out documents with the same contents as a positive.
+        exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -160,7 +160,7 @@ class Sampled:
     Attributes:
         depth: the last rank to draw from, counted from 1 before any exclusion.
         count: number of documents to keep; all documents of a shorter list are drawn.
-        exclude_copies: whether to leave out documents with the same contents as a positive.
+        exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -189,7 +189,7 @@ class Random:
 
     Attributes:
         count: number of documents to draw; all documents of a smaller corpus are drawn.
-        exclude_copies: whether to leave out documents with the same contents as a positive.
+        exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -220,7 +220,7 @@ class Mixed:
     Attributes:
         depth: number of documents from the top, counted after the exclusions.
         ratio: number of random documents, which have no scores (nan), per ranked document.
-        exclude_copies: whether to leave out documents with the same contents as a positive.
+        exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -252,8 +252,8 @@ class Mixed:
 class Union:
     """Negatives from the top of several runs in given shares, evenly interleaved, without positives.
 
-    A document is taken once, from the first run that has it; later runs continue with their next document. A run with
-    too few documents contributes all it has. A document's score is that of the run it is taken from.
+    A document is selected once, from the first run that has it; later runs continue with their next document. A run
+    with too few documents contributes all it has. A document keeps its score in the run that it is selected from.
 
     Source: ANCE-Tele (Sun et al., Reduce Catastrophic Forgetting of Dense Retrieval Training with Teleportation
     Negatives, EMNLP 2022): its program draws 30 of the top 200 of each list.
@@ -263,7 +263,7 @@ class Union:
         depth: the last rank of each run to include, counted from 1 before any exclusion.
         shares: the relative share of each run, by label; empty means equal shares.
         choice: `sampled` draws from the top of each run; `top` takes the best-ranked documents.
-        exclude_copies: whether to leave out documents with the same contents as a positive.
+        exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -278,17 +278,17 @@ class Union:
         check_counts(count=self.count, depth=self.depth)
         wrong = [f"{label} has {share}" for label, share in self.shares.items() if not 0 < share < inf]
         if wrong:
-            raise PluginError(f"shares must be numbers above 0: {', '.join(wrong)}")
+            raise PluginError(f"shares must be above 0, but {', '.join(wrong)}")
 
     def problems(self, runs: Sequence[str]) -> Iterator[str]:
         """Yield the problems with the runs' labels."""
         if len(runs) < 2:
-            yield f"union joins several runs: give {'another one' if runs else 'two or more'}, or use miner sampled"
+            yield f"union needs several runs; add {'another one' if runs else 'two or more'}, or use miner sampled"
         if self.shares:
             wrong = [*(f"no run {label}" for label in self.shares if label not in runs)]
             wrong += [f"no share of {label}" for label in runs if label not in self.shares]
             if wrong:
-                yield f"union: {', '.join(wrong)}: shares must name the runs, which are {', '.join(runs)}"
+                yield f"union: {', '.join(wrong)}; shares must have the labels of the runs, {', '.join(runs)}"
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
         """Yield the negatives of each query.

@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 _FULL = 0.6  # mean length of a document, as a share of the tokens read at most
 _TERMS = 120  # terms of a passage in a learned sparse index
 FORM_WORDS = {"vectors": "one vector per text", "weights": "term weights", "token-vectors": "one vector per token"}
-"""The forms of encoded texts in words."""
+"""Descriptions of the forms of encoded texts."""
 FORMS = {"weights": Trait.WEIGHTS, "token-vectors": Trait.TOKEN_VECTORS}
-"""Trait of an encoded artifact by the form of its texts; none for single vectors."""
-_ANOTHER = "name an encode stage of a model with one vector per text"
+"""Trait of an encoded artifact by the form of its texts; single vectors have none."""
+_ANOTHER = "use an encode stage whose model has one vector per text"
 NOT_ONE_VECTOR: Mapping[str, str] = {
     Trait.TEXTS: _ANOTHER,
     Trait.WEIGHTS: _ANOTHER,
     Trait.TOKEN_VECTORS: _ANOTHER,
-    Trait.IMPORTED: "the model that encodes the queries is unknown: name an encode stage",
+    Trait.IMPORTED: "use an encode stage",
 }
-"""Traits that exclude an index whose model must encode queries, each with advice."""
+"""Traits that rule out an index whose model must encode queries, each with advice."""
 Facts = Mapping[str, Any]
 """Facts of an artifact in its manifest, as JSON."""
 
@@ -98,7 +98,7 @@ def source_of(plugin: object) -> ModelSpec | None:
 
 @dataclass(frozen=True)
 class RecipeView:
-    """A recipe seen from its stage `name`. plugins: configured plugins by stage and field; trail: detects cycles."""
+    """A recipe as seen from stage `name`. plugins: configured, by stage and field. trail: stages visited before."""
 
     name: str
     stages: Mapping[str, "StageSpec"]
@@ -108,7 +108,7 @@ class RecipeView:
     trail: frozenset[str] = frozenset()
 
     def at(self, name: str) -> "tuple[StageSpec | None, RecipeView]":
-        """Another stage (None if it is unknown or part of a cycle) and the recipe seen from that stage."""
+        """The stage `name` (None if it is unknown or part of a cycle), and the recipe as seen from it."""
         spec = self.stages.get(name) if name not in self.trail else None
         return spec, replace(self, name=name, trail=self.trail | {self.name})
 
@@ -156,7 +156,7 @@ class StageSpec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     dataset: Annotated[str | None, Reference(("collection",))] = Field(
-        default=None, description="A stage that makes a collection, read in place of the recipe's dataset."
+        default=None, description="A stage whose collection is read instead of the recipe's dataset."
     )
 
     version: ClassVar[int]
@@ -175,7 +175,7 @@ class StageSpec(BaseModel):
     @model_validator(mode="after")
     def _can_have_a_key(self) -> Self:
         if self.dataset is not None and not self.needs_dataset:
-            raise ValueError("dataset: this stage reads none; remove it")
+            raise ValueError("dataset: this stage reads no dataset; remove it")
         infinite = wording.not_finite(vars(self))
         if lines := [f"{path}: must be a finite number (got {value})" for path, value in infinite]:
             raise ValueError("; ".join(lines))
@@ -187,12 +187,12 @@ class StageSpec(BaseModel):
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """The types that references to this stage may request, each with its folder; `section` if reports show one."""
+        """The artifact types of this stage, each with its folder, and `section` if reports can show one."""
         shown = type(self).sections is not StageSpec.sections
         return {self.artifact_type: self.artifact_folder, **({SECTION: "."} if shown else {})}
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """All references: the path in this spec, the stage named, and the requirements."""
+        """All references: the path in this spec, the name of the stage, and the requirements."""
         return ((path, name, mark) for path, mark, name in marked(self, Reference))
 
     def plugins(self) -> Iterator[tuple[str, str, types.PluginSetting]]:
@@ -267,7 +267,7 @@ class StageSpec(BaseModel):
         return {}
 
     def sections(self, sources: "Mapping[str, ArtifactInput]") -> list[Section]:
-        """The report sections on the given artifacts of this verb, which are keyed by label."""
+        """The report sections on artifacts of this verb; sources: the artifacts by label."""
         return []
 
     def settings(self, source: "ArtifactInput") -> Mapping[str, object]:
@@ -275,14 +275,14 @@ class StageSpec(BaseModel):
         return {}
 
     def make(self, context: "StageContext[Self]") -> Facts:
-        """Make the artifact in the context's folder (here, in blocks) and return the facts for its manifest."""
+        """Write the artifact to the context's folder (by default, in blocks) and return the facts for its manifest."""
         from hardneg.stages.work import make_blocks
 
         return make_blocks(context)
 
     def blocks(self, context: "StageContext[Self]", first: bool = True) -> Any:
         """The stage's work as `StageBlocks`, opened in each process; the first process writes shared files."""
-        raise NotImplementedError(f"stage {self.stage} makes nothing")
+        raise NotImplementedError(f"stage {self.stage} defines no blocks")
 
 
 class IndexSpec(StageSpec):
@@ -296,7 +296,7 @@ class IndexSpec(StageSpec):
         self, source: "ArtifactInput", collection: StoredCollection, options: Any, progress: Progress | None
     ) -> Searcher:
         """Open the index that this stage built; options: an `ExactOptions`."""
-        raise NotImplementedError(f"stage {self.stage} opens no index")
+        raise NotImplementedError(f"stage {self.stage} cannot open an index")
 
 
 class RunSpec(StageSpec):
@@ -368,7 +368,7 @@ class StageContext(Generic[Spec]):
     ran: tuple[str, str] = ("", "")
 
     def inputs_of(self, field_name: str) -> dict[str, ArtifactInput]:
-        """The inputs named by a mapping of references, by label and in recipe order."""
+        """The inputs of a field that maps labels to stages, by label and in recipe order."""
         prefix = f"{field_name}."
         return {path.removeprefix(prefix): item for path, item in self.inputs.items() if path.startswith(prefix)}
 
@@ -382,12 +382,12 @@ class StageContext(Generic[Spec]):
 
 
 class Engine(Protocol):
-    """An engine (`hardneg.engines`), which computes the blocks of a stage; it never enters a key."""
+    """An engine (`hardneg.engines`), which computes the blocks of a stage; it is never part of a key."""
 
     version: ClassVar[int]
 
     def make(self, context: StageContext[StageSpec]) -> Facts:
-        """Make a stage's unfinished blocks, byte for byte as `StageSpec.make` does, and return the manifest facts."""
+        """Compute the unfinished blocks of a stage exactly as `StageSpec.make` does, and return the manifest facts."""
 
 
 @dataclass(frozen=True)
@@ -397,5 +397,5 @@ class Local:
     version: ClassVar[int] = 1
 
     def make(self, context: StageContext[StageSpec]) -> Facts:
-        """Make the stage by calling its own `make` method."""
+        """Run the stage by calling its own `make` method."""
         return context.spec.make(context)

@@ -1,4 +1,4 @@
-"""A running stage: its opened inputs, and its work in blocks, each written to a file until all are joined."""
+"""Helpers for running stages: opened inputs, and work in blocks that are written to files and joined at the end."""
 
 import shutil
 from collections import Counter
@@ -27,7 +27,7 @@ from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 
 Entry = tuple[str, types.RankedList]
 Ranking = Iterator[tuple[Iterable[Entry], Callable[[], Counter[str]]]]
-"""The lists of each block's queries, in ascending order of blocks, and its counts once the lists are read."""
+"""The ranked lists of each block, and a function that returns the block's counts once the lists are read."""
 _LINES = "trec"
 
 
@@ -37,11 +37,11 @@ def _stage_or_seeds(value: Any) -> Any:
     seeds = {str(seed): name for seed, name in value.items()} if isinstance(value, Mapping) else {}
     if len(seeds) > 1 and all(seed.isdecimal() and isinstance(name, str) and name for seed, name in seeds.items()):
         return {int(seed): name for seed, name in seeds.items()}
-    raise ValueError("must name a stage, or map at least two seeds to stages")
+    raise ValueError("must be the name of a stage, or map at least two seeds to stages")
 
 
 BySeed = Annotated[str | dict[int, str], BeforeValidator(_stage_or_seeds)]
-"""The name of a stage, or names by seed of its copies."""
+"""The name of a stage, or the names of its copies by seed."""
 
 
 def by_label(named: Mapping[str, str | Mapping[int, str]]) -> dict[str, tuple[str, int | None]]:
@@ -55,7 +55,7 @@ def by_label(named: Mapping[str, str | Mapping[int, str]]) -> dict[str, tuple[st
 
 @dataclass(frozen=True)
 class SeededStages:
-    """The stages that are copied for seeds.
+    """The stages that are copied for several seeds.
 
     copies: names by stage and seed. trainings: by stage, the stages whose seeds determine its artifact.
     """
@@ -190,8 +190,8 @@ def encoded_queries(
             some = list(texts[windows[number].start : windows[number].stop])
             part = encoder.encode(some, "query", options, context.progress)
             if not isinstance(part, np.ndarray):
-                problem = f"model {encoder.spec.name!r} makes several vectors per text"
-                raise errors.ModelError(f"{context.name}: {problem}; name a model that makes one")
+                problem = f"model {encoder.spec.name!r} has several vectors per text"
+                raise errors.ModelError(f"{context.name}: {problem}; use a model that has one")
             store.write(number, BlockResult({"vectors": np.ascontiguousarray(part, "<f4")}))
         with replacing(path) as file:
             header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.dimension)}
@@ -204,7 +204,7 @@ def encoded_queries(
 
 
 def pseudo_positives(negatives: ArtifactInput | None) -> Path | None:
-    """The file of negatives if it contains positives that the collection lacks, else None."""
+    """The file of negatives if it adds positives to those of the collection, else None."""
     if negatives is None or not negatives.traits & {Trait.PSEUDO_POSITIVES, Trait.MORE_POSITIVES}:
         return None
     return negatives.folder / layout.NEGATIVES
@@ -212,7 +212,7 @@ def pseudo_positives(negatives: ArtifactInput | None) -> Path | None:
 
 def data_facts(context: StageContext[Any], corpus: Corpus, queries: int) -> dict[str, object]:
     """The training data in words, for a model card."""
-    written = ", written from them" if Trait.WRITTEN_QUERIES in context.inputs["dataset"].traits else ""
+    written = ", generated from them" if Trait.WRITTEN_QUERIES in context.inputs["dataset"].traits else ""
     teacher = {"Teacher": f"the scores of {context.inputs['teacher'].name}"} if "teacher" in context.inputs else {}
     counts = f"{wording.counted(len(corpus), 'passage')}, {wording.counted(queries, 'training query')}"
     return {"Dataset": f"{counts}{written}", **teacher}
@@ -228,7 +228,7 @@ class StageBlocks:
     """A stage's work in independent blocks, as opened in one process.
 
     sizes: items per block, the same in every process and after a restart. title: the progress title. unit: the plural
-    noun for the items, such as `passages`. travels: whether other machines can make blocks.
+    noun for the items, such as `passages`. travels: whether other machines can compute blocks.
     """
 
     context: StageContext[Any]
@@ -263,7 +263,7 @@ class StageBlocks:
 
 @dataclass(frozen=True)
 class RunBlocks(StageBlocks):
-    """A run made in blocks of queries; subclasses give `ranking` and `run_facts`."""
+    """The work of a run in blocks of queries; subclasses define `ranking` and `run_facts`."""
 
     def ranking(self, numbers: Sequence[int], task: progress.Task) -> Ranking:
         """Return the ranked lists of some blocks, in ascending order."""
@@ -292,7 +292,7 @@ class RunBlocks(StageBlocks):
 def make_blocks(context: StageContext[StageSpec]) -> Facts:
     """Make the missing blocks of a stage, join all blocks, and return the facts for the manifest.
 
-    With several processes, each makes a contiguous range of blocks, because adjacent blocks share what they read.
+    Each of several processes makes a contiguous range of blocks, because adjacent blocks share what they read.
     """
     here = distributed.world()
     if here.rank == 0:

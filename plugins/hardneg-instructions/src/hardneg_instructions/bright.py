@@ -1,4 +1,4 @@
-"""BRIGHT's domains: queries that need reasoning, with excluded documents."""
+"""The domains of BRIGHT: queries that need reasoning, with excluded documents."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from hardneg.plugin import Document, Judgement, Query, errors, qrels_files
 from hardneg_instructions.tables import TableRow, count_rows, files_in, folder_of, read_tables, tables_digest
 
 _NONE = "N/A"
-"""The value of `excluded_ids` where nothing is excluded."""
+"""The value of `excluded_ids` for queries without excluded documents."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Bright:
     Args:
         source: the folder of `xlangai/BRIGHT`, with files such as `documents/biology-00000-of-00001.parquet`.
         domain: the domain to read, such as `biology`.
-        examples: the table of queries, such as `gpt4_reason` with the reasoning of a language model.
-        long: read whole pages, `long_documents`, judged by `gold_ids_long`.
+        examples: the table of queries, such as `gpt4_reason`, which includes the reasoning of a language model.
+        long: whether to read whole pages (`long_documents`), judged in `gold_ids_long`.
     """
 
     source: str
@@ -34,7 +34,7 @@ class Bright:
     version: ClassVar[int] = 1
 
     def load(self) -> "BrightDomain":
-        """The domain, opened for streaming. Raises DataError if a table does not have it."""
+        """The domain, opened for streaming. Raises DataError if a table does not contain it."""
         folder = folder_of(self.source, "bright")
         documents = self._files(folder / ("long_documents" if self.long else "documents"))
         return BrightDomain(
@@ -54,7 +54,7 @@ class Bright:
         files = {path: path.name.partition(".")[0].partition("-")[0] for path in files_in(folder)}
         if self.domain not in files.values():
             domains = ", ".join(sorted({*files.values()})) or "none"
-            raise errors.DataError(f"{folder}: no domain {self.domain!r}; there are: {domains}")
+            raise errors.DataError(f"{folder}: no domain {self.domain!r}; available: {domains}")
         return [path for path, domain in files.items() if domain == self.domain]
 
 

@@ -1,4 +1,4 @@
-"""FollowIR's collections: each query with TREC's instruction and a changed one, judged under both."""
+"""The collections of FollowIR: each query has TREC's instruction and a changed one, and is judged under both."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,13 +30,13 @@ class FollowIR:
 
     `jhu-clsp/news21-instructions` has tables `corpus`, `queries` (with `instruction_og` and `instruction_changed`),
     `qrels_og/test` and `qrels_changed/test`; mteb's `News21InstructionRetrieval` has `corpus`, `queries`,
-    `instruction` and qrels as `data`, `default` or `qrels`. Ids of queries end in `-og` and `-changed` for both. Split
-    `test` has all queries, `original` and `changed` those of one instruction.
+    `instruction` and qrels as `data`, `default` or `qrels`. In both, ids of queries end in `-og` and `-changed`.
+    Split `test` has all queries; splits `original` and `changed` have the queries with one instruction.
 
     Source: Weller et al., FollowIR: Evaluating and Teaching Information Retrieval Models to Follow Instructions (2024).
 
     Args:
-        source: the folder; each table is a file NAME.jsonl or NAME.parquet, or a folder NAME of such files.
+        source: the folder; each table is a file NAME.jsonl or NAME.parquet, or a folder NAME of these files.
         template: the text of a query with an instruction; `{query}` alone omits instructions.
     """
 
@@ -58,7 +58,7 @@ class FollowIR:
             tables |= {"original": ("qrels_og/test", "qrels_og"), "changed": ("qrels_changed/test", "qrels_changed")}
         files = {name: table_files(folder, *names) for name, names in tables.items()}
         if missing := [tables[name][0] for name, paths in files.items() if not paths]:
-            raise errors.DataError(f"{folder}: no table {' and no '.join(missing)}, as Parquet or JSON Lines")
+            raise errors.DataError(f"{folder}: missing table {' and '.join(missing)} (Parquet or JSON Lines)")
         return FollowIRCollection({**files, "instruction": instructions}, self.template)
 
     def fingerprint(self) -> str:
@@ -84,7 +84,7 @@ class FollowIRCollection:
             yield Document(_id(row), row.text("text"), row.optional("title"))
 
     def splits(self) -> Sequence[str]:
-        """The split of all queries, and those of either instruction."""
+        """The split of all queries, and a split for each instruction."""
         return list(_SPLITS)
 
     def queries(self, split: str) -> Iterator[Query]:
@@ -111,7 +111,7 @@ class FollowIRCollection:
                 yield Judgement(row.id("query-id") + end, row.id("corpus-id"), _relevance(row))
 
     def notes(self) -> Sequence[str]:
-        """A note where the template omits the instructions."""
+        """A note if the template omits the instructions."""
         left_out = "{instruction}" not in self.template
         return [f"the template {self.template!r} omits the instructions"] if left_out else []
 

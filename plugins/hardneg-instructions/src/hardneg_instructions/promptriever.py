@@ -1,4 +1,4 @@
-"""The training data of Promptriever: queries with instructions, and passages that instructions rule out."""
+"""The training data of Promptriever: queries with instructions, and passages that violate the instructions."""
 
 import re
 from collections import Counter
@@ -26,11 +26,11 @@ SUFFIX = "-instruct"
 
 @dataclass(frozen=True)
 class Promptriever:
-    """Rows of a query, its instruction, its passages, and passages that answer the query but not the instruction.
+    """Queries with an instruction, positive passages, and passages that answer the query but violate the instruction.
 
     The columns are those of `samaya-ai/msmarco-w-instructions`: `query_id`, `only_query`, `only_instruction`,
     `has_instruction`, `positive_passages`, `negative_passages` and `new_negatives`, lists of passages with `docid`,
-    `title` and `text`. Positive passages are judged 1, and new negatives, which the instruction rules out, 0; negative
+    `title` and `text`. Positive passages are judged 1, and new negatives, which violate the instruction, 0; negative
     passages are unjudged documents. The id of a passage written by a language model, with an `explanation`, is
     `DOCID.DIGEST`; that of a query with an instruction is `ID-instruct`.
 
@@ -38,10 +38,10 @@ class Promptriever:
     2025).
 
     Args:
-        source: a Parquet or JSON Lines file, or a folder of them, named by split: `train-00000-of-00052.parquet`.
+        source: a Parquet or JSON Lines file, or a folder of files named by split, as `train-00000-of-00052.parquet`.
         template: the text of a query with an instruction; `{query}` alone omits instructions.
-        dev: the share of the queries of split `train` to use as split `dev`, by their texts.
-        test: the share to use as split `test`.
+        dev: share of the queries of split `train` to use as split `dev`; equal texts stay together.
+        test: share to use as split `test`.
     """
 
     source: str
@@ -53,9 +53,8 @@ class Promptriever:
     def __post_init__(self) -> None:
         check_template(self.template)
         if not (self.dev >= 0 and self.test >= 0 and self.dev + self.test < 1):
-            raise errors.PluginError(
-                f"dev, test: shares must be 0 or above, together below 1, not {self.dev} and {self.test}"
-            )
+            shares = f"{self.dev} and {self.test}"
+            raise errors.PluginError(f"dev, test: shares must be at least 0, and below 1 together, not {shares}")
 
     def load(self) -> "PromptrieverRows":
         """The rows, opened for streaming. Raises DataError if there is no readable file."""
@@ -68,10 +67,10 @@ class Promptriever:
             if match := _SPLIT.fullmatch(each.name):
                 by_split.setdefault(match[1], []).append(each)
         if not by_split:
-            raise errors.DataError(f"{path}: no file of rows, such as train.jsonl or train-00000-of-00052.parquet")
+            raise errors.DataError(f"{path}: no data file, such as train.jsonl or train-00000-of-00052.parquet")
         for split, share in (("dev", self.dev), ("test", self.test)):
             if share and (split in by_split or "train" not in by_split):
-                raise errors.DataError(f"{path}: {split}: a share is taken of split train, if there is no {split}")
+                raise errors.DataError(f"{path}: {split}: a share needs split train, and no split {split}; remove it")
         return PromptrieverRows(by_split, self)
 
     def fingerprint(self) -> str:
@@ -80,7 +79,7 @@ class Promptriever:
         return tables_digest("promptriever", self.version, files)
 
     def size_hint(self) -> int:
-        """0, as the number of distinct passages is known only after reading all rows."""
+        """0, because the number of distinct passages is known only after reading all rows."""
         return 0
 
 
@@ -105,10 +104,10 @@ class PromptrieverRows:
                             known[document.doc_id] = content
                             yield document
                         elif known[document.doc_id] != content:
-                            raise row.error(f"{column}: document {document.doc_id!r} has another text above")
+                            raise row.error(f"{column}: document {document.doc_id!r} differs from an earlier row")
 
     def splits(self) -> Sequence[str]:
-        """The splits of the files, and those that take a share of `train`."""
+        """The splits of the files, and those that use a share of `train`."""
         shares = {"dev": self.loader.dev, "test": self.loader.test}
         return [*self.files, *(split for split, share in shares.items() if share)]
 
@@ -121,17 +120,17 @@ class PromptrieverRows:
             yield Query(query_id, instructed(self.loader.template, row.text("only_query"), instruction))
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """Relevance 1 for each positive passage, 0 for each passage that the instruction rules out."""
+        """Relevance 1 for each positive passage, 0 for each passage that violates the instruction."""
         for query_id, row in self._rows(split):
             positive = {_doc_id(passage): 1 for passage in row.rows(_POSITIVE)}
             ruled_out = {_doc_id(passage): 0 for passage in row.rows(_RULED_OUT)}
             if both := positive.keys() & ruled_out.keys():
-                raise row.error(f"document {min(both)!r} is in {_POSITIVE} and {_RULED_OUT}: remove one")
+                raise row.error(f"document {min(both)!r} is in both {_POSITIVE} and {_RULED_OUT}; remove one")
             yield from (Judgement(query_id, *pair) for pair in (positive | ruled_out).items())
 
     def notes(self) -> Sequence[str]:
         """Notes on the negative passages, and on instructions that the template omits."""
-        notes = [f"{_MINED} are unjudged documents: they were mined"]
+        notes = [f"{_MINED} were mined and count as unjudged documents"]
         if "{instruction}" not in self.loader.template and self._counts["with"]:
             notes.append(f"{self._counts['with']} instructions omitted by the template {self.loader.template!r}")
         return notes

@@ -21,7 +21,7 @@ from hardneg.plugin import errors, stores
 
 
 class Answer(NamedTuple):
-    """A model's answer, and the tokens that it read and wrote by the server's count; -1 if not reported."""
+    """A model's answer, and the numbers of tokens read and written, as the server counts them; -1 if not reported."""
 
     text: str
     read: int = -1
@@ -34,7 +34,7 @@ def request_key(content: str) -> str:
 
 
 class AnswerJournal:
-    """A file of answers by request; memory holds their offsets alone.
+    """A file of answers by request; only their offsets are in memory.
 
     Several threads and processes may share a file. Answers stored before a kill are complete; a partial last line is
     skipped.
@@ -48,7 +48,7 @@ class AnswerJournal:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             self._reader = path.open("rb")
         except OSError as error:
-            message = f"{path}: answers cannot be stored ({error.strerror}): free the path, or disk space"
+            message = f"{path}: answers cannot be stored ({error.strerror}); free disk space, or allow writing"
             raise errors.ArtifactError(message) from error
         for line in self._reader:
             if (record := _record(line)) is not None:
@@ -76,7 +76,7 @@ class AnswerJournal:
                 os.write(self._file, line)
                 end = os.lseek(self._file, 0, os.SEEK_CUR)
             except OSError as error:
-                raise errors.ArtifactError(f"answers cannot be stored ({error.strerror}): free disk space") from error
+                raise errors.ArtifactError(f"answers cannot be stored ({error.strerror}); free disk space") from error
             self._offsets[_short(key)] = end - len(line) + 1
 
     def close(self) -> None:
@@ -103,7 +103,7 @@ def _checksum(record: bytes) -> str:
 
 
 REQUESTS, KEPT, READ, WRITTEN, UNREADABLE, UNCOUNTED = (
-    "requests", "answers kept from before", "tokens read", "tokens written", "unreadable", "answers without usage"
+    "requests", "cached answers", "tokens read", "tokens written", "unreadable", "answers without token counts"
 )  # fmt: skip
 _ABOVE_0 = ("characters", "tokens", "in_flight", "timeout", "deadline")
 _OWN = ("model", "messages", "max_tokens", "temperature", "stream", "n")
@@ -126,15 +126,15 @@ class ChatServer:
     Args:
         model: the model's name on the server.
         url: the base URL before `/chat/completions`; not part of keys.
-        key: the environment variable with the API key; without it no key is sent.
-        revision: any word; change it when the server has other weights under the same name.
-        characters: the most characters of a passage to send; null sends all.
-        tokens: the most tokens of an answer per passage; null leaves it to the server.
-        temperature: of sampling; null leaves it to the server.
-        more: further fields of a request, such as {reasoning_effort: low}.
-        in_flight: the most concurrent requests.
+        key: the environment variable that contains the API key; null sends no key.
+        revision: any word, which you change when the server has new weights under the same name.
+        characters: maximum number of characters of a passage to send; null sends all.
+        tokens: maximum number of tokens of an answer per passage; null uses the server's default.
+        temperature: sampling temperature; null uses the server's default.
+        more: additional fields of a request, such as {reasoning_effort: low}.
+        in_flight: maximum number of concurrent requests.
         timeout: seconds to wait for the start of an answer, and between its parts.
-        deadline: seconds for a request with all its retries.
+        deadline: seconds for a request, including all retries.
     """
 
     free: ClassVar[frozenset[str]] = frozenset({"url", "key", "in_flight", "timeout", "deadline"})
@@ -154,12 +154,12 @@ class ChatServer:
     def __post_init__(self) -> None:
         server.check_address(self.url, "http://localhost:8000/v1")
         if self.key is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.key):
-            raise ValueError("key: not the name of an environment variable: name the one with the API key")
+            raise ValueError("key: must be the name of the environment variable that contains the API key")
         for name in _ABOVE_0:
             if (value := getattr(self, name)) is not None and not 0 < value < inf:
-                raise ValueError(f"{name}: {value} must be above 0")
+                raise ValueError(f"{name}: must be above 0, not {value}")
         if taken := [name for name in self.more if name in _OWN]:
-            raise ValueError(f"more: {', '.join(taken)}: has its own option, or cannot be changed")
+            raise ValueError(f"more: must not set {', '.join(taken)}; use an option for it if there is one")
 
 
 class Reply(NamedTuple, Generic[Value]):
@@ -174,11 +174,11 @@ class Reply(NamedTuple, Generic[Value]):
 class ChatSession(server.ModelServer):
     """Concurrent requests to one model of one server; readable answers are cached.
 
-    counts: requests, cached answers among them, tokens by the server's count, and answers not fully readable.
+    counts: requests, including cached answers, tokens as the server counts them, and answers not fully readable.
     """
 
     def __init__(self, options: ChatServer, passages: int) -> None:
-        """Open a session; passages: per message. Raises ModelError without a key, ArtifactError without a journal."""
+        """Open a session; passages: per message. Raises ModelError (no key) and ArtifactError (unusable journal)."""
         parameters: dict[str, Any] = {"model": options.model, **options.more}
         if options.tokens is not None:
             parameters["max_tokens"] = options.tokens * passages
@@ -204,7 +204,7 @@ class ChatSession(server.ModelServer):
         self._journal.close()
         requests, unread = self.counts[REQUESTS], self.counts[UNREADABLE]
         if raised is None and unread > _DOUBTFUL * requests:
-            problem = f"of {requests} answers {unread} cannot be read in full"
+            problem = f"{unread} of {requests} answers cannot be read in full"
             _log.warning("%s: %s; another prompt or more tokens may help", self.said["model"], problem)
 
     def ask(self, message: str) -> Answer:
@@ -222,7 +222,7 @@ class ChatSession(server.ModelServer):
             usage = body.get("usage") or {}
             tokens = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-            problem = "not an answer of /v1/chat/completions: no JSON with `choices[0].message.content`"
+            problem = "the answer is not JSON with `choices[0].message.content`, as /v1/chat/completions returns"
             raise self.error(problem) from None
         read, written = (count if type(count) is int and 0 <= count < _TOKENS else -1 for count in tokens)
         if written < 0 and cut:  # the limit was reached
@@ -231,10 +231,10 @@ class ChatSession(server.ModelServer):
         return Answer(self.without_key(text), read, written)
 
     def reply(self, message: str, read: Callable[[Answer], tuple[list[Value], bool]]) -> Reply[Value]:
-        """The answer to a message, from the journal if a readable one is there.
+        """The answer to a message, from the journal if it has a readable one.
 
-        read: returns the values in an answer, and whether they are complete, so that it is cached. Raises ModelError as
-        `ask`.
+        read: returns the values in an answer, and whether they are complete; only complete answers are cached. Raises
+        ModelError like `ask`.
         """
         key = request_key(message)
         with self._locks[int(key[:8], 16) % len(self._locks)]:  # equal messages are sent once
@@ -275,5 +275,5 @@ class ChatSession(server.ModelServer):
         self._heard |= bool(reply.values)
         if counts[REQUESTS] >= _SURELY and not self._heard:
             last = " ".join(answer.text.split())[:80]
-            problem = f"not one of {counts[REQUESTS]} answers can be read; the last one is {last!r}"
-            raise self.error(f"{problem}: check the server, and the options prompt and tokens")
+            problem = f"none of {counts[REQUESTS]} answers can be read, such as {last!r}"
+            raise self.error(f"{problem}; check the server, and the options prompt and tokens")

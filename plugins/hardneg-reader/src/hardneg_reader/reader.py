@@ -1,4 +1,4 @@
-"""Readers: tokens of questions and passages, spans, and the network, saved in a format that transformers opens.
+"""Readers: tokens of questions and passages, spans, and the network, which is saved in transformers' format.
 
 Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
 """
@@ -42,7 +42,7 @@ class PassageTokens:
         return int(self.begins[offset + first]), int(self.ends[offset + last])
 
     def spans(self, row: int, stretches: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The first and last token of each character range in a row's text; ranges that were cut off are dropped."""
+        """The first and last token of each character range in a row's text; truncated ranges are dropped."""
         offset, end = self.tokens.offsets[row : row + 2]
         here = offset + np.flatnonzero(self.tokens.columns[ANSWERABLE][offset:end])
         begins, ends = self.begins[here], self.ends[here]
@@ -161,7 +161,7 @@ class Reader:
     def load(cls, spec: ReaderSpec, seed: int, device: str | None = None) -> "Reader":
         """Load the reader of a spec on `device` (None: the best available), in evaluation mode.
 
-        seed: of the weights missing from the files, such as those of the heads.
+        seed: seed of weights that are missing from the files, such as those of the heads.
 
         Raises:
             ModelError: the model is missing or unsuitable.
@@ -173,7 +173,7 @@ class Reader:
 
     @classmethod
     def open(cls, folder: Path, device: str | None = None) -> "Reader":
-        """Open the reader in a folder of `save`.
+        """Open a reader from a folder written by `save`.
 
         Raises:
             ModelError: the folder does not exist, or `save` did not write it.
@@ -181,7 +181,7 @@ class Reader:
         from safetensors.torch import load_model
 
         if not (folder / _SPEC).is_file():
-            raise hp.errors.ModelError(f"reader {folder}: no {_SPEC} there: name the folder of a saved reader")
+            raise hp.errors.ModelError(f"reader {folder}: no {_SPEC} in it; use the folder of a saved reader")
         with hp.resolving.opening("the reader", folder):
             lengths = hp.model_files.read_json(folder / _SPEC)
             reader = cls._of(folder, ReaderSpec(str(folder), None, lengths["length"], lengths["answer_length"]), device)
@@ -198,7 +198,7 @@ class Reader:
         return tokenise_passages(self.tokenizer, questions, passages, self.spec.length)
 
     def save(self, folder: Path) -> None:
-        """Write a folder that `AutoModelForQuestionAnswering` opens, and the selection's weights in it.
+        """Write a folder that `AutoModelForQuestionAnswering` opens, with the weights of the selection layer.
 
         Raises:
             ModelError: the folder cannot be written.
@@ -229,13 +229,11 @@ class Reader:
 
 def _check(body: Any, tokenizer: Any, spec: ReaderSpec) -> None:
     if body.config.is_encoder_decoder:
-        raise hp.errors.ModelError(f"reader {spec.name!r}: has a decoder: use an encoder, such as BERT")
+        raise hp.errors.ModelError(f"reader {spec.name!r}: has a decoder; use an encoder, such as BERT")
     if not tokenizer.is_fast:
-        raise hp.errors.ModelError(
-            f"reader {spec.name!r}: its tokenizer reports no character offsets: use another model"
-        )
+        raise hp.errors.ModelError(f"reader {spec.name!r}: its tokenizer has no character offsets; use another model")
     most = hp.loading.positions(body)
     if most is not None and spec.length > most:
         raise hp.errors.ModelError(
-            f"reader {spec.name!r}: reads at most {most} tokens: length is {spec.length}, lower it"
+            f"reader {spec.name!r}: reads at most {most} tokens, but length is {spec.length}; lower length"
         )

@@ -1,4 +1,4 @@
-"""The training of readers, with one passage that has an answer and several without; evaluation on dev questions.
+"""Training of readers, with one passage that has an answer and several without; validation on dev questions.
 
 Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
 """
@@ -25,10 +25,10 @@ _QUESTIONS = 256
 
 @dataclass(frozen=True, eq=False)
 class ReadingData:
-    """The questions with their passages, the answers by question, and counts of unusable data by reason.
+    """Questions with their passages, answers by question, and counts of unusable data by reason.
 
-    A passage is a positive if an answer is in the part that is read; passages without an answer are negatives, except
-    known positives.
+    A passage is a positive if an answer is in the part that is read. Other passages are negatives if they contain no
+    answer and are not known positives.
     """
 
     examples: hp.training_examples.TrainingData
@@ -40,7 +40,7 @@ class ReadingData:
 class PassageLists:
     """Passages by question, with the interface of `hardneg.training.examples.NegativeLists`.
 
-    rows: int64 [P], rows of the corpus, question by question. starts: int64 [Q + 1], the first of each question, and P.
+    rows: int64 [P], corpus rows, question by question. starts: int64 [Q + 1], the first of each question, and P.
     """
 
     corpus: hp.Corpus
@@ -80,7 +80,7 @@ def reading_data(
         answered = [row[: len(question.rows)] for row, question in zip(contained, block, strict=True)]
         readable = _readable(reader, corpus, block, answered, answers)
         behind = sum(int(row.sum()) for row in answered) - sum(map(len, readable))
-        left_out["passages whose answers are behind what is read"] += behind
+        left_out["passages with answers only in the truncated part"] += behind
         for question, has, rows_read in zip(block, answered, readable, strict=True):
             query_ids.append(question.query_id)
             texts.append(question.text)
@@ -122,8 +122,8 @@ def _readable(
 class ReadingBatch:
     """One batch of questions.
 
-    features: of this process's share, `passages` rows per question, the first with an answer. spans: int64 [b, S, 2],
-    first and last tokens of the answers in that passage. there: bool [b, S], false for padding.
+    features: those of this process's share, with `passages` rows per question, the first of which has an answer.
+    spans: int64 [b, S, 2], first and last tokens of the answers in that passage. there: bool [b, S], false for padding.
     """
 
     query_ids: list[str]
@@ -152,7 +152,7 @@ class ReadingLoss:
     version: ClassVar[int] = 1
 
     def __call__(self, batch: ReadingScores) -> Tensor:
-        """The negative log-likelihood of the passage among its question's, and of all spans that are answers."""
+        """The negative log-likelihood of the passage among those of its question, and of all spans that are answers."""
         selected = torch.log_softmax(batch.selected, 1)[:, 0]
         return -(selected + batch.spans).mean()
 
@@ -222,7 +222,7 @@ def reading_validation(
     """
     answerable = [question for question in questions if answers.get(question.query_id)]
     if not answerable:
-        raise hp.errors.TrainingError(f"none of the {len(questions)} dev questions has an answer: take more of them")
+        raise hp.errors.TrainingError(f"none of the {len(questions)} dev questions has an answer; use more questions")
     deepest = max(len(question.rows) for question in answerable) or 1
 
     def measure() -> dict[str, float]:

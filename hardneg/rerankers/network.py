@@ -39,7 +39,7 @@ def load_classifier(
     """Load the network in a folder on the CPU, with float32 weights, in evaluation mode.
 
     length: maximum number of tokens per pair. outputs: number of outputs of the head; None means the folder's number,
-    or 1 for a new head. seed: seed of weights missing from the folder, such as a new head. activation: `sigmoid` or `none`.
+    or 1 for a new head. seed: seed of weights missing from the folder. activation: `sigmoid` or `none`.
 
     Raises ModelError if the folder has no such model, or only part of a classifier's weights.
     """

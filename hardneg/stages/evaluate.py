@@ -145,7 +145,7 @@ class Evaluate(StageSpec):
     def settings(self, source: ArtifactInput) -> Mapping[str, object]:
         queries = f"{wording.counted(source.facts['queries'], 'query')} of split {self.split}"
         of_data = {"passages": source.facts["passages"], "evaluated on": queries}
-        return {**of_data, "lowest relevant grade": self.relevance_level}
+        return {**of_data, "relevant from grade": self.relevance_level}
 
     def sections(self, sources: Mapping[str, ArtifactInput]) -> list[table.Section]:
         paths = {label: source.folder / layout.METRICS for label, source in sources.items()}

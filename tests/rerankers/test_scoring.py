@@ -203,7 +203,7 @@ def test_without_any_such_token_it_is_told(tmp_path: Path) -> None:
 
 
 PACKAGED = "packaged:all-MiniLM-L6-v2"
-NO_HEAD = "this is an encoder, its weights have no head for scores"
+NO_HEAD = "this is an encoder without a scoring head"
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def test_mistakes_are_told_in_a_line_before_any_work(folder: Path) -> None:
     told = problem("elsewhere.jsonl", "--form", "triplet")
     assert (
         told == "elsewhere.jsonl: no query of the file is in split train: "
-        "name the split or collection it was mined from"
+        "use the split and dataset that it was mined from"
     )
     assert not (folder / "judged").exists()
 

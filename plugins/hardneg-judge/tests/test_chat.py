@@ -45,7 +45,14 @@ def test_nothing_is_asked_twice(served: Served) -> None:
     asked = [("old river", ["a river", "a sea", "a river"]), ("new river", ["a river"])]
     with chat(served).asking() as first:
         assert list(first.rerank(asked)) == [[1, 0, 1], [1]]
-        assert first.counts == {REQUESTS: 4, KEPT: 1, READ: 400, WRITTEN: 8, UNREADABLE: 0, "answers without usage": 0}
+        assert first.counts == {
+            REQUESTS: 4,
+            KEPT: 1,
+            READ: 400,
+            WRITTEN: 8,
+            UNREADABLE: 0,
+            "answers without token counts": 0,
+        }
     assert len(served.requests) == 3
     with chat(served, in_flight=1).asking() as again:
         assert list(again.rerank(asked)) == [[1, 0, 1], [1]]
@@ -88,7 +95,7 @@ def test_a_server_that_says_nothing_ends_it_and_is_asked_again(served: Served, s
 
 def test_a_server_that_says_nothing_is_not_asked_of_everything(served: Served) -> None:
     served.says = lambda message: "sorry,\nno: yes"
-    with pytest.raises(ModelError, match="the last one is 'sorry, no: yes': check"):
+    with pytest.raises(ModelError, match="answers can be read, such as 'sorry, no: yes'; check"):
         list(chat(served, in_flight=1).rerank([("q", [f"passage {n}"]) for n in range(1000)]))
     assert len(served.requests) < 100
 
@@ -142,8 +149,8 @@ def test_what_changes_no_answer_is_in_no_key(tmp_path: Path) -> None:
         ({"batch": 0}, "batch: 0 must be above 0"),
         ({"deadline": -1.0}, "deadline: -1.0 must be above 0"),
         ({"deadline": float("nan")}, "deadline: nan must be above 0"),
-        ({"key": "sk-s3cret"}, "key: not the name of an environment variable: name the one with the API key"),
-        ({"more": {"messages": []}}, "more: messages: has its own option, or cannot be changed"),
+        ({"key": "sk-s3cret"}, "key: must be the name of the environment variable that contains the API key"),
+        ({"more": {"messages": []}}, "more: must not set messages; use an option for it"),
         ({"prompt": "{query}"}, "prompt: has no {passages}"),
         ({"bach": 3}, "bach: chat has no such option; did you mean 'batch'"),
         ({"scale": "yes"}, "scale"),

@@ -111,7 +111,7 @@ def test_a_line_that_was_cut_off_is_no_query(asked: Served) -> None:
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({"forms": []}, "forms: name what to ask for"),
+        ({"forms": []}, "forms: must list what to ask for"),
         ({"prompt": "{passages}"}, "prompt: {passages} cannot be read"),
         ({"prompt": "{passage}", "forms": ["claim"]}, "prompt: has no {forms}, but forms are set"),
         ({"prompt": "{passage}", "examples": '{"passage": "a", "queries": "b"}'}, "prompt: has no {examples}, but"),

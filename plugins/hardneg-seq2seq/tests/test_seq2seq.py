@@ -98,7 +98,7 @@ def test_what_was_used_is_counted(tiny: Path) -> None:
     counts: dict[str, float] = {}
     with Seq2seq(str(tiny), query_tokens=12, top_k=1).writing(counts, "cpu") as writer:
         list(writer.write(DOCUMENTS[:2], count=3, seed=5))
-    assert counts["queries drawn twice"] == 4 and counts["tokens read"] == sum(map(letters, TEXTS[:2]))
+    assert counts["duplicate queries"] == 4 and counts["tokens read"] == sum(map(letters, TEXTS[:2]))
     assert 6 <= counts["tokens written"] <= 72
 
 

@@ -30,7 +30,7 @@ class Trait(StrEnum):
     TOKEN_VECTORS = "has one vector per token"
     COMPRESSED = "builds a compressed index"
     IMPORTED = "has imported vectors, whose model is unknown"
-    ADDED_POSITIVES = "includes positives that the search missed"
+    ADDED_POSITIVES = "has added positives"
     PSEUDO_POSITIVES = "has pseudo-labelled positives"
     MORE_POSITIVES = "adds positives to those of the dataset"
     OWN_QUERIES = "has queries from a file"

@@ -286,7 +286,7 @@ class Filters:
     ) -> "Filters":
         """Build the filters for mining; excluded documents and documents with the query's text are dropped first.
 
-        answers: how to match answers in a filter before `plugins`; None means no such filter. known: positives by query.
+        answers: how to match answers in a filter before `plugins`; None means no filter. known: positives by query.
         """
         aside = texts.aside(known)
         first = [ExcludedFilter(texts.collection.excluded(), EXCLUDED), ExcludedFilter(aside, SAME_TEXT)]

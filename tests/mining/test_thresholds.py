@@ -206,10 +206,7 @@ def test_inherited_options_are_explained():
             lambda: SimAns(sharpness=-1.0),
             "sharpness must be at least 0 and finite, and shift must be finite, not -1.0 and 0.0",
         ),
-        (
-            lambda: SimAns(form="absolute", shift=1.0),
-            "form absolute does not use shift; remove shift, or use form paper",
-        ),
+        (lambda: SimAns(form="absolute", shift=1.0), "form absolute does not use shift; remove shift, or use form"),
         (lambda: PosPercent(share=1.5), "share must be above 0 and at most 1, not 1.5"),
         (lambda: configure("miners", PluginSetting("denoised", {"order": "best"})), "order: must be 'top'"),
         (lambda: configure("miners", PluginSetting("max-score")), "highest: "),

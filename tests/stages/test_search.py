@@ -163,9 +163,7 @@ def test_nor_do_runs_whose_documents_come_from_them(tmp_path, tiny_model, target
     stages = {"plain": SEARCH, "run": {**SEARCH, "positives": True}, **SECOND, "asked": asked}
     with pytest.raises(RecipeError) as caught:
         recipe_in(tmp_path, small_part(small_collection(tmp_path / "data"), tiny_model, "start-index", **stages))
-    told = (
-        f"{target!r} comes from 'run', which includes positives that the search missed; use a run without `positives`"
-    )
+    told = f"{target!r} comes from 'run', which has added positives; use a run without `positives`"
     assert f"stages.asked.{measure}: {told}" in str(caught.value)
 
 
@@ -225,7 +223,7 @@ def test_a_search_with_positives_finds_their_neighbours(recipe, tmp_path, stored
         ({"ahead": {**LOOKAHEAD, "queries": "q.tsv"}}, "ahead.queries: cannot be combined with text_of"),
         (
             {"scores": {"stage": "evaluate", "split": "train", "runs": {"r": "ahead"}}},
-            "scores.runs.r: 'ahead' includes positives that the search missed; use a run without `positives` or `text_of`",
+            "scores.runs.r: 'ahead' has added positives; use a run without `positives` or `text_of`",
         ),
         (
             {"n": {"stage": "mine", "miner": "denoised", "runs": {"a": "ahead", "scores": "ahead"}}},

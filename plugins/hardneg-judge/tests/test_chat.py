@@ -45,14 +45,7 @@ def test_nothing_is_asked_twice(served: Served) -> None:
     asked = [("old river", ["a river", "a sea", "a river"]), ("new river", ["a river"])]
     with chat(served).asking() as first:
         assert list(first.rerank(asked)) == [[1, 0, 1], [1]]
-        assert first.counts == {
-            REQUESTS: 4,
-            KEPT: 1,
-            READ: 400,
-            WRITTEN: 8,
-            UNREADABLE: 0,
-            "answers without token counts": 0,
-        }
+        assert first.counts == {REQUESTS: 4, KEPT: 1, READ: 400, WRITTEN: 8, UNREADABLE: 0, "answers without usage": 0}
     assert len(served.requests) == 3
     with chat(served, in_flight=1).asking() as again:
         assert list(again.rerank(asked)) == [[1, 0, 1], [1]]

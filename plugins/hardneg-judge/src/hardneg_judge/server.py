@@ -103,7 +103,7 @@ def _checksum(record: bytes) -> str:
 
 
 REQUESTS, KEPT, READ, WRITTEN, UNREADABLE, UNCOUNTED = (
-    "requests", "cached answers", "tokens read", "tokens written", "unreadable", "answers without token counts"
+    "requests", "cached answers", "tokens read", "tokens written", "unreadable", "answers without usage"
 )  # fmt: skip
 _ABOVE_0 = ("characters", "tokens", "in_flight", "timeout", "deadline")
 _OWN = ("model", "messages", "max_tokens", "temperature", "stream", "n")

@@ -86,7 +86,7 @@ def test_what_is_no_dataclass_is_refused(site):
 def test_a_plugin_of_a_package_beside_hardneg_is_told_with_its_package(monkeypatch):
     monkeypatch.setattr("importlib.metadata.entry_points", EntryPoints)
     told = (
-        r"in package hardneg-electra, which is not installed: pip install \./plugins/hardneg-electra, from a checkout"
+        r"in package hardneg-electra, which is not installed; run pip install \./plugins/hardneg-electra in a checkout"
     )
     with pytest.raises(PluginError, match=told):
         load_plugin("rerankers", "electra")

@@ -200,7 +200,7 @@ def test_inherited_options_are_explained():
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: Denoised(depth=0), "depth and count must be 1 or above, not depth 0 and count 4"),
+        (lambda: Denoised(depth=0), "depth and count must be at least 1, not depth 0 and count 4"),
         (lambda: MaxScore(highest=float("inf")), "highest must be a number, not inf"),
         (
             lambda: SimAns(sharpness=-1.0),

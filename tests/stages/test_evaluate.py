@@ -243,7 +243,7 @@ def test_a_row_with_fewer_metrics(tmp_path, tree):
 
 def test_a_level_that_no_judgement_reaches(tmp_path, tree):
     plan = make_plan(loaded(tmp_path, tree, relevance_level=2))
-    told = r"stages.scores.relevance_level: no relevance judgement of split test reaches it; the highest is 1"
+    told = r"stages.scores.relevance_level: must be at most 1, the highest grade in split test"
     with pytest.raises(RecipeError, match=told):
         execute(plan, Store(tmp_path / "store"), Options(until="scores", device="cpu"), Watcher())
     loaded(tmp_path, tree, relevance_level=2, metrics=["ndcg@10"])

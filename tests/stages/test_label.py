@@ -283,5 +283,5 @@ def test_a_file_of_the_datasets_own_queries_alone_is_refused(tmp_path: Path, tin
     queries = [json.loads(line) for line in (tmp_path / "data" / "queries.jsonl").read_text().splitlines()]
     tsv(tmp_path / "own.tsv", [(row["_id"], row["text"]) for row in queries])
     tree["stages"] = {name: tree["stages"][name] for name in ("start-index", "found")}
-    with pytest.raises(DataError, match="all of its queries are in the dataset"):
+    with pytest.raises(DataError, match="all queries are already in the dataset"):
         execute(plan_in(tmp_path, tree), Store(tmp_path / "store"), Options(device="cpu"), Watcher())

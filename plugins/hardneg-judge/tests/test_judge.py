@@ -203,8 +203,8 @@ def test_mistakes_are_told_with_their_path(tmp_path, served):
     )
     assert "stages.judged.flag.relevant: no such option; did you mean 'relevant_from'" in told(flag={"relevant": 1})
     low, high = (told(decide={"plugin": CHAT, "relevant_from": level}) for level in (0, 2))
-    assert "stages.judged.decide.relevant_from: 0 is not above 0 and at most 1, the best score" in low
-    assert "stages.judged.decide.relevant_from: 2 is not above 0 and at most 1, the best score" in high
+    assert "stages.judged.decide.relevant_from: must be above 0 and at most 1, the best score, not 0" in low
+    assert "stages.judged.decide.relevant_from: must be above 0 and at most 1, the best score, not 2" in high
     assert "stages.judged.split: 'mined' has queries of split train, not test; set split: train" in told(split="test")
 
 

@@ -72,7 +72,7 @@ def test_entry_points_are_read_once(monkeypatch):
 def test_a_name_claimed_twice_names_both(site):
     install(site, "one_pack", "[hardneg.miners]\nshared = one_pack:Mine\n")
     install(site, "two_pack", "[hardneg.miners]\nshared = two_pack:Mine\n")
-    with pytest.raises(PluginError, match="claimed by one_pack and two_pack"):
+    with pytest.raises(PluginError, match="provided by one_pack and two_pack"):
         load_plugin("miners", "shared")
     assert all("one_pack and two_pack" in item.problem for item in list_plugins("miners") if item.name == "shared")
 

@@ -98,10 +98,7 @@ def test_a_model_may_encode_the_queries_and_compressed_ones_are_searched_too(tmp
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
-        (
-            {"test-run": {"query_vectors": None}},
-            "test-run.query_vectors: missing, and the model of the imported vectors",
-        ),
+        ({"test-run": {"query_vectors": None}}, "test-run.query_vectors: missing, and the model"),
         ({"test-run": {"model": "start"}}, "test-run.model: cannot be combined with query_vectors"),
         ({"test-run": {"scores": "angular"}}, "test-run.scores: cannot be combined with query_vectors"),
         ({"test-run": {"query_vectors": None, "query_ids": "x"}}, "test-run.query_ids: needs query_vectors"),

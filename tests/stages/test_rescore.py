@@ -313,7 +313,7 @@ def test_weights_are_tuned_on_another_split(stored, tmp_path):
         ({"method": "zip", "weights": {"x": 2}}, "weights: zip has none"),
         ({"weights": {"xx": 2}}, r"weights: no run is called 'xx'; did you mean 'x'"),
         ({"tuning": {"runs": {"x": "a", "y": "b"}, "split": "test"}}, "test is the split to fuse"),
-        ({"tuning": {"runs": {"x": "a", "z": "b"}}}, "must have the same labels as runs \(x, y\)"),
+        ({"tuning": {"runs": {"x": "a", "z": "b"}}}, r"must have the same labels as runs \(x, y\)"),
         ({"tuning": {"runs": {"x": "a", "y": "b"}, "grid": {"z": [1]}}}, "weighted-sum has no 'z'"),
         ({"tuning": {"runs": {"x": "a", "y": "b"}, "metric": "ndgc@10"}}, "did you mean ndcg@10"),
     ],

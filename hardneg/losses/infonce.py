@@ -75,7 +75,7 @@ class InfoNCE:
         return tuple(sorted({part for direction in self.directions for part in _PARTS.get(direction, ())}))
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar. Raises TrainingError if the batch has no scores for a direction."""
+        """Return the loss, a scalar. Raises TrainingError if the batch has no scores for a direction."""
         scores = safe_scores(batch) / self.temperature
         positive, present = positive_scores(scores, batch)
         allowed = {

@@ -145,7 +145,7 @@ class KL:
         check_temperature("kl", self.teacher_temperature)
 
     def __call__(self, batch: types.ScoreBatch) -> Tensor:
-        """The loss, a scalar. Raises TrainingError if the teacher's scores are missing or are not probabilities."""
+        """Return the loss, a scalar. Raises TrainingError if teacher scores are missing or are not probabilities."""
         scores, scored = teacher_scores("kl", batch, self.probabilities)
         scored = scored & batch.valid
         teacher = lowered(scores / self.teacher_temperature, scored).log_softmax(1)

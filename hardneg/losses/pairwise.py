@@ -20,7 +20,7 @@ def pair_losses(scores: Tensor, batch: ScoreBatch) -> tuple[Tensor, Tensor]:
 
 
 def pair_mean(losses: Tensor, present: Tensor, chosen: Tensor, weights: Tensor | None) -> Tensor:
-    """The mean of losses [B, P, M] over the real positives, bool [B, P], and the chosen negatives, bool [B, M]."""
+    """Return the mean of losses [B, P, M] over real positives, bool [B, P], and chosen negatives, bool [B, M]."""
     return weighted_mean(losses, present[:, :, None] & chosen[:, None, :], weights)
 
 
@@ -156,7 +156,7 @@ class LambdaLoss:
         check_temperature("lambda", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar. Raises TrainingError if the batch has no ranks."""
+        """Return the loss, a scalar. Raises TrainingError if the batch has no ranks."""
         if batch.ranks is None:
             raise TrainingError("lambda: the batch has no ranks; use stage train-queries or loss ranknet")
         losses, present = pair_losses(safe_scores(batch) / self.temperature, batch)
@@ -168,7 +168,7 @@ class LambdaLoss:
         return weighted_mean(each, count > 0, batch.weights)
 
     def _changes(self, ranks: Tensor, batch: ScoreBatch, dtype: torch.dtype) -> Tensor:
-        """The change of MRR for each pair, [B, P, M]; a relevant document within the cut contributes 1 / rank."""
+        """Return the change of MRR for each pair, [B, P, M]; a relevant document within the cut adds 1 / rank."""
         seen = (ranks > 0) & (ranks <= (self.cut or 0))
         worth = torch.where(seen, 1 / ranks.clamp(min=1).to(dtype), 0.0)
         held, present = positive_scores(worth, batch)
@@ -223,7 +223,7 @@ class MarginMSE:
         return ("teacher", "guide") if self.in_batch else ("teacher",)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar. Raises TrainingError if the teacher's scores are missing or are not probabilities."""
+        """Return the loss, a scalar. Raises TrainingError if teacher scores are missing or are not probabilities."""
         loss = self._margins(batch, *pairs.teacher_scores("margin-mse", batch, self.probabilities))
         if not self.in_batch:
             return loss

@@ -48,7 +48,7 @@ class CrossEncoder:
             raise PluginError(f"cross-encoder: length is {self.length}; it must be at least {_SHORTEST}")
 
     def fingerprint(self) -> str:
-        """The digest of the source's content."""
+        """Return the digest of the source's content."""
         return digest(resolved.model_content(self._location))
 
     @property
@@ -93,7 +93,7 @@ class CrossEncoder:
 
 
 def own_head(folder: Path) -> int:
-    """The number of outputs of the folder's classifier; 0 if its architecture is not a classifier."""
+    """Return the number of outputs of the folder's classifier; 0 if its architecture is not a classifier."""
     if not (folder / "config.json").is_file() and (folder / "modules.json").is_file():
         return 0  # modules without a transformer at the top, such as a static model
     config: dict[str, Any] = model_files.read_json(folder / "config.json", object)

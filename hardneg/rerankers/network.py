@@ -98,17 +98,17 @@ class PairNetwork:
         return tokens.tokenise(self.module[0].tokenizer, queries, self.module.max_seq_length, pairs=documents)
 
     def features(self, queries: Sequence[str], documents: Sequence[str]) -> dict[str, Tensor]:
-        """The input of `logits` by name: int64 tensors [n, longest pair] on the CPU."""
+        """Return the input of `logits` by name: int64 tensors [n, longest pair] on the CPU."""
         return self.tokenise(queries, documents).batch(np.arange(len(queries)))
 
     def logits(self, features: dict[str, Tensor]) -> Tensor:
-        """The logits of pairs, float32 [n], with gradients, under any autocast."""
+        """Return the logits of pairs, float32 [n], with gradients, under any autocast."""
         placed = {name: value.to(self.device, non_blocking=True) for name, value in features.items()}
         outputs: Tensor = self.module(placed)["scores"].float()
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
     def activated(self, logits: Sequence[float]) -> list[float]:
-        """The scores of one query's documents, float64; different logits give different scores."""
+        """Return the scores of one query's documents, float64; different logits give different scores."""
         scores: list[float] = self.module.activation_fn(torch.tensor(logits, dtype=torch.float64)).tolist()
         for higher, lower in pairwise(np.lexsort((-np.asarray(logits), -np.asarray(scores))).tolist()):
             below = scores[higher] if logits[lower] == logits[higher] else math.nextafter(scores[higher], -math.inf)
@@ -116,11 +116,11 @@ class PairNetwork:
         return scores
 
     def sharing(self) -> "PairNetwork":
-        """A copy that shares the weights, but whose computation may be changed."""
+        """Return a copy that shares the weights, but whose computation may be changed."""
         return PairNetwork(towers.sharing(self.module))
 
     def in_bfloat16(self) -> "PairNetwork":
-        """A copy with bfloat16 weights, except for the float32 head, whose sums distinguish pairs with close scores."""
+        """Return a copy with bfloat16 weights and a float32 head, which distinguishes pairs with close scores."""
         copied = deepcopy(self.module)
         model = copied[0].model
         towers.hold_in(model.base_model, torch.bfloat16)
@@ -241,14 +241,14 @@ class PairScorer:
 
 
 def best_device() -> str:
-    """The default device: `cuda`, `mps` or `cpu`."""
+    """Return the default device: `cuda`, `mps` or `cpu`."""
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 def reranker_card(network: PairNetwork, facts: Mapping[str, object]) -> str:
-    """A Markdown card that shows the origin of the network and how to open it; facts: its list items, in order."""
+    """Return a Markdown card with the origin of the network and how to open it; facts: its list items, in order."""
     own = {"Tokens read": f"{network.module.max_seq_length} of a query and a document together"}
     shown = "\n".join(f"- {name}: {model_card.without_folder(value)}" for name, value in {**facts, **own}.items())
     softmax = ", activation_fn=torch.nn.Softmax(dim=1))[:, 1]  # after import torch"

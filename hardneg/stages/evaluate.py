@@ -69,12 +69,12 @@ class Evaluate(StageSpec):
     query_groups: Annotated[fields.Name | None, fields.InputFile("a query's id, a tab and its group per line")] = Field(
         default=None,
         json_schema_extra=fields.FREE,
-        description="Sample groups of queries from this file, with a query id, a tab and a group per line.",
+        description="Sample groups of queries, as defined in this file (query id, tab and group per line).",
     )
     by_group: bool | Literal["where_known"] = Field(
         default=False,
         json_schema_extra=fields.LATER,
-        description="Sample the dataset's groups of queries, not queries (`where_known`: only if it has any).",
+        description="Sample the dataset's groups of queries, not single queries (`where_known`: if it has any).",
     )
     metrics_of: dict[str, Annotated[tuple[fields.MeasureName, ...], Field(min_length=1)]] = Field(
         default={}, json_schema_extra=fields.LATER
@@ -120,17 +120,17 @@ class Evaluate(StageSpec):
             yield f"relevance_level: {reason}"
 
     def on_written_queries(self, recipe: RecipeView) -> bool:
-        """Whether the evaluation queries were generated."""
+        """Return whether the evaluation queries were generated."""
         return self.dataset is not None and fields.Trait.WRITTEN_QUERIES in recipe.traits(self.dataset)
 
     def identity(self) -> dict[str, Any]:
-        """The fields that may change the result, with the rows in order; tests over seeds only if rows have several."""
+        """Return the fields that may change the result, with the rows in order, and tests over seeds if there are any."""
         seeded = any(not isinstance(run, str) for run in self.runs.values())
         tests = {"over seeds": "quasi-F, pigeonhole bootstrap"} if seeded else {}
         return {**super().identity(), "labels": list(self.runs), **tests}
 
     def over_seeds(self, copies: work.SeededStages) -> "Evaluate":
-        """The stage with the runs of all seeds in each row; two rows share seeds if they depend on one training run."""
+        """Return the stage with the runs of all seeds per row; rows share seeds if they depend on one training run."""
         seeded = {label: run for label, run in self.runs.items() if isinstance(run, str) and run in copies.copies}
         runs = {**self.runs, **{label: copies.of(run) for label, run in seeded.items()}}
         pairs = combinations([label for label in seeded if not isinstance(runs[label], str)], 2)
@@ -301,7 +301,7 @@ class Analyze(StageSpec):
         for each, path, index in self._encoders():
             if recipe.query_model(index) is None and fields.Trait.IMPORTED in recipe.traits(index):
                 problem = f"the model of the imported vectors of {index!r} is unknown"
-                yield f"{_FIELD}.{each.name}.{path}: missing, and {problem}; set it to the model for queries"
+                yield f"{_FIELD}.{each.name}.{path}: missing, and {problem}; set it to the query encoder"
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
         named = ((each.name, path, recipe.query_model(index)) for each, path, index in self._encoders())

@@ -69,7 +69,7 @@ class BroughtModel(StageSpec):
     artifact_folder = layout.MODEL_FOLDER
     every_process = True
     inherits = ()
-    purpose = "load another model than the recipe's"
+    purpose = "load a model other than the recipe's own"
     stage: Literal["model"]
     model: fields.Model = Field(json_schema_extra=fields.FREE)
 
@@ -145,7 +145,7 @@ class Encode(base.IndexSpec):
         return open_store(source.folder, options, progress)
 
     def blocks(self, context: "StageContext[Encode]", first: bool = True) -> "EncodedBlocks":
-        """The work in blocks of passages or segments. Raises ArtifactError if a stopped run used different blocks."""
+        """Return the work in blocks of passages or segments. Raises ArtifactError if a stopped run used other blocks."""
         from hardneg.encoders.stream import Layout
 
         corpus, scratch = work.open_corpus(context), context.folder / SCRATCH

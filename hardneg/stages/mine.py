@@ -74,7 +74,7 @@ class Mine(StageSpec):
     @model_validator(mode="after")
     def _complete(self) -> "Mine":
         if (self.permuted or self.planted is not None) and not self.runs:
-            raise ValueError("runs: missing; permuted and planted need runs to change")
+            raise ValueError("runs: missing; permuted and planted need lists from runs")
         if self.positives_of_others and (self.runs or self.file):
             raise ValueError("positives_of_others: cannot be combined with `runs` or `file`; remove one of them")
         return self
@@ -106,7 +106,7 @@ class Mine(StageSpec):
         return {fields.Trait.MORE_POSITIVES: recipe.name} if self.also_qrels else {}
 
     def blocks(self, context: "StageContext[Mine]", first: bool = True) -> "MinedBlocks":
-        """The work in blocks of queries, whose candidates stream through the miner."""
+        """Return the work in blocks of queries, whose candidates stream through the miner."""
         collection = work.open_collection(context.inputs["dataset"])
         query_ids = work.open_queries(context, collection, self.split).query_ids
         known = qrels.positives(collection.all_qrels())
@@ -318,7 +318,7 @@ def sure_positive(hits: Mapping[str, types.RankedList], above: float, depth: int
 
 
 def _checked(rows: negatives.NegativesFile, collection: StoredCollection) -> dict[str, Any]:
-    """The agreement of pseudo-labels with withheld labels; copies of a document count as that document."""
+    """Return the agreement of pseudo-labels with withheld labels; copies of a document count as that document."""
     withheld, corpus = qrels.positives(collection.withheld()), collection.corpus
     known = right = wrong = 0
     for item in rows if withheld else ():

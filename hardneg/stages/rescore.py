@@ -67,7 +67,7 @@ class Rerank(RunSpec):
         return self.depth if listed is None else min(self.depth, listed)
 
     def blocks(self, context: "StageContext[Rerank]", first: bool = True) -> "RerankBlocks":
-        """The work in blocks of queries; the scores of different queries are independent."""
+        """Return the work in blocks of queries; the scores of different queries are independent."""
         collection, source = work.open_collection(context.inputs["dataset"]), context.inputs.get("reranker")
         queries = work.queries_of(context, collection, self.split)
         plugin = context.plugins["plugin"] if source is None else source.plugins["reranker"]
@@ -244,7 +244,7 @@ class Fuse(RunSpec):
         return identity | ({"tuning": {**identity["tuning"], "runs": list(self.tuning.runs)}} if self.tuning else {})
 
     def list_length(self, recipe: RecipeView, runs: Mapping[str, str] | None = None) -> int:
-        """The maximum number of documents per query after fusing the stage's own runs, or other runs."""
+        """Return the maximum number of documents per query after fusing the stage's own runs, or other runs."""
         lengths = [recipe.list_length(run) for run in (runs or self.runs).values()]
         return min(self.depth, sum(length if length is not None else self.depth for length in lengths))
 

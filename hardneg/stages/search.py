@@ -115,12 +115,12 @@ class Search(RunSpec):
         return {**super().traits(recipe), **{trait: recipe.name for trait, has in own.items() if has}}
 
     def list_length(self, recipe: RecipeView) -> int:
-        """The depth, or the number of candidates if that is smaller, not counting added positives."""
+        """Return the depth, or the number of candidates if that is smaller, not counting added positives."""
         candidates = recipe.list_length(self.candidates) if self.candidates else None
         return self.depth if candidates is None else min(self.depth, candidates)
 
     def blocks(self, context: "StageContext[Search]", first: bool = True) -> "SearchBlocks":
-        """The work in blocks of queries; blocks share passes over the index."""
+        """Return the work in blocks of queries; blocks share passes over the index."""
         collection, whole = work.open_collection(context.inputs["dataset"]), Counter[str]()
         wanted = searched_queries(context, collection, whole, first)
         sizes, travels = work.query_blocks(len(wanted), _BLOCK), self.query_vectors is None
@@ -132,7 +132,7 @@ class Search(RunSpec):
 def searched_queries(
     context: StageContext[Search], collection: StoredCollection, facts: Counter[str], first: bool
 ) -> Queries:
-    """The queries of a search, from a split or from a file, which the `first` process stores.
+    """Return the queries of a search, from a split or from a file, which the `first` process stores.
 
     Raises DataError if the file is malformed or has only queries of the collection, or if no query has a positive.
     """
@@ -158,7 +158,7 @@ def searched_queries(
         return texts
     _, owner = own_documents(collection.corpus, own.query_ids, own.texts)
     if count := len({own.query_ids[at] for at in owner.tolist()}.difference(collection.excluded())):
-        found = f"{wording.counted(count, 'query is', 'queries are')} also in the corpus, at the top of the results"
+        found = f"{wording.counted(count, 'query is', 'queries are')} also in the corpus, and found first"
         advice = "to exclude documents with the query's id, set `exclude_own: true` in `dataset`"
         context.progress.note(f"{context.name}: {found}; {advice}")
     return own
@@ -181,7 +181,7 @@ class DocumentTexts(Sequence[str]):
 
 
 def positive_texts(asked: Queries, known: Mapping[str, Sequence[str]], corpus: Corpus, facts: Counter[str]) -> Queries:
-    """The queries with the contents of each query's first positive in the corpus, read on access.
+    """Return the queries with the contents of each query's first positive in the corpus, read on access.
 
     asked: the queries. known: positives by query id. facts: counts the skipped queries without positives.
     """
@@ -309,7 +309,7 @@ class SearchBlocks(work.RunBlocks):
             pass
 
     def _encoded(self, encoder: TextEncoder | None, part: range) -> Sequence[str] | Encoded:
-        """Some queries as texts or vectors, encoded in whole windows, as vectors depend slightly on the batch."""
+        """Return queries as text or vectors, encoded in whole windows because vectors depend slightly on the batch."""
         if encoder is None:
             return self.queries.texts[part.start : part.stop]
         size = self._options.window

@@ -175,7 +175,7 @@ class Train(training.TeacherOptions, training.DualOptions):
 
 
 def _card_of_several(mixture: sources.Mixture, drawn: Mapping[str, int], width: int) -> dict[str, object]:
-    """The model card of a mixture; drawn: examples by source, with `width` negatives each."""
+    """Return the model card of a mixture; drawn: examples by source, with `width` negatives each."""
     facts: dict[str, object] = {}
     for name, source in mixture.sources.items():
         queries = wording.counted(len(source.query_ids), "query", "queries")

@@ -24,7 +24,7 @@ from hardneg.training.options import Devices, RefreshOptions
 
 
 class WatchOptions(BaseModel):
-    """Measurement, every `every` steps, of how much the lists of some training queries differ from a new search."""
+    """Options to measure, every `every` steps, how stale the lists of some training queries are."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     every: int = Field(gt=0)
@@ -133,7 +133,9 @@ class TrainQueries(training.EncoderOptions, base.IndexSpec):
         where = f"{context.name}: index {index.name}"
         searcher = work.open_searcher(index, collection, context.device, None, few=self.schedule == "dynamic")
         if not isinstance(searcher, DenseSearcher | StoredSearcher):
-            raise errors.UsageError(f"{where} stores no vectors to score; use an encode stage, or an index of one")
+            raise errors.UsageError(
+                f"{where} stores no vectors to score; use an encode stage or an index built from one"
+            )
         if self.centroids == "trained" and not isinstance(searcher, PqSearcher):
             raise errors.UsageError(f"{where} has no centroids to train; use a pq or opq-pq index")
         folder, shape = context.folder / SCRATCH, (len(data.query_ids), self.depth)

@@ -34,7 +34,7 @@ OF_THE_RUN = "Training options, such as steps, negatives, optimizer and precisio
 
 
 def examples_of(collection: StoredCollection, negatives: base.ArtifactInput | None) -> TrainingData:
-    """The training data of the queries with mined or pseudo-labelled negatives; without negatives, of split `train`."""
+    """Return the training data of the queries with mined or pseudo-labelled negatives, or of split `train`."""
     split = "train" if negatives is None else getattr(negatives.spec, "split", "train")
     return training_data(collection, work.own_queries(negatives) or collection.queries(split), negatives)
 
@@ -107,11 +107,11 @@ class TrainConfig(OptionGroup):
         return f"{self.options.batch_size * self.options.accumulate} queries"
 
     def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> Opened:
-        """The training method and its data; `ending` is closed after training."""
+        """Return the training method and its data; `ending` is closed after training."""
         raise NotImplementedError(f"stage {self.stage} has no method")
 
     def judge(self, context: StageContext[Any], collection: StoredCollection, network: Any) -> Validate | None:
-        """A function that measures the network during training; None without validation."""
+        """Return a function that measures the network during training; None without validation."""
         return None
 
     def save(self, context: StageContext[Any], network: Any, card: Mapping[str, object]) -> None:
@@ -182,7 +182,7 @@ class ValidationOptions(OptionGroup):
         return self.measure(network, ValidationData(collection.corpus, query_ids, texts, judged, run, segments))
 
     def measure(self, network: Any, data: Any) -> Validate:
-        """A function that measures the network on `ValidationData`."""
+        """Return a function that measures the network on `ValidationData`."""
         from hardneg.training.validation import pool_validation
 
         return pool_validation(network, data, self.validation.depth)
@@ -203,7 +203,7 @@ class EncoderOptions(ValidationOptions, TrainConfig):
         return recipe.model_of(self.model)
 
     def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> Self:
-        """The stage with the usual learning rate for its kind of model, unless the recipe sets one."""
+        """Return the stage with the usual learning rate for its kind of model, unless the recipe sets one."""
         model, options = self.began_with(recipe), self.options
         if "learning_rate" not in written.get("options", {}):
             if rate := usual_rate(recipe.models.of(model)):
@@ -241,7 +241,7 @@ class EncoderOptions(ValidationOptions, TrainConfig):
             yield f"loss: {self.loss.name}: {why}; {TEMPERATURE} is usual, or set model.similarity: dot"
 
     def estimate(self, sizes: base.Sizes, split: str = "train", models: int = 1) -> base.Row:
-        """The estimate based on the queries of a split; models: the number of model copies saved at the end."""
+        """Return the estimate based on the queries of a split; models: the number of model copies saved at the end."""
         steps, adapter, shape = self.options.last_step(sizes.queries(split)), sizes.model.adapter, sizes.shape
         kept = steps // self.options.keep_every if self.options.keep_every else 0
         learning = shape.weights if adapter is None else 4 * adapter.weights(shape.hidden, shape.layers)
@@ -276,7 +276,7 @@ class TeacherOptions(OptionGroup):
             yield "teacher", f"teacher: missing; {self.loss.name} needs a run with scores, such as from a rerank stage"
 
     def with_teacher(self, context: StageContext[Any], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
-        """The examples with the scores of the `teacher`, if any, and the number of examples without a scored positive.
+        """Return the examples with the scores of the `teacher`, if any, and the number without a scored positive.
 
         Raises DataError if the teacher's run has different queries, and TrainingError if it scores no positive.
         """
@@ -334,7 +334,7 @@ class GuideOptions(OptionGroup):
             yield f"guide: not used by loss {self.loss.name}; set guided_mask, use another loss, or remove it"
 
     def with_guide(self, context: StageContext[Any], data: TrainingData) -> TrainingData:
-        """The examples with the vectors of the guide, if any; the guide's model encodes the queries once.
+        """Return the examples with the vectors of the guide, if any; the guide's model encodes the queries once.
 
         Raises UsageError if the guide's index returns no vectors, and ModelError if its model returns several per text.
         """
@@ -383,7 +383,7 @@ class BatchOptions(OptionGroup):
                 yield f"batches_from: {self.batches_from!r} has no {need}; use {words}"
 
     def with_order(self, context: StageContext[Any], data: TrainingData) -> TrainingData:
-        """The examples in the stage's order, which the first process saves for the others and for resuming.
+        """Return the examples in the stage's order, which the first process saves for the others and for resuming.
 
         Raises DataError if the run has different queries, and UsageError if the order does not exist.
         """
@@ -450,7 +450,7 @@ class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
             yield "regularizer: cannot be combined with segments; remove one of them"
 
     def terms(self, context: StageContext[Any], encoder: Any) -> Any:
-        """The terms of the objective (`LossTerms`); prints a note if `dims` omits the encoder's full dimension."""
+        """Return the terms of the objective (`LossTerms`); print a note if `dims` omits the encoder's full dimension."""
         from hardneg.training.methods.dual_encoder import LossTerms
 
         if self.dims and encoder.dimension not in self.dims:
@@ -460,7 +460,7 @@ class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
         return LossTerms(self.dims or {}, penalty, self.guided_mask, self.self_mask, self.precisions)
 
     def terms_facts(self, context: StageContext[Any]) -> dict[str, object]:
-        """The terms of the objective, for the model card."""
+        """Return the terms of the objective, for the model card."""
         dims = [f"{dim}" if weight == 1 else f"{dim} (weight {weight:g})" for dim, weight in (self.dims or {}).items()]
         mask, guide = self.guided_mask, context.inputs.get("guide")
         facts = {

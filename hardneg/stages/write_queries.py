@@ -26,7 +26,7 @@ _NUMBERED = re.compile(r"\b(?:passage|paragraph|document|excerpt|text)\s*(?:no\.
 _NO_WORD = re.compile(r"(?=.{5})(?:.*[/\\].*|(?=.*\d).*[^\W\d_].*)", re.DOTALL)
 """An id that cannot be a word: at least five characters, and either a path or a mix of digits and letters."""
 NAMING = "queries dropped for referring to their passage by number or id"
-COPIES = "queries dropped as near duplicates of those of other documents"
+COPIES = "queries dropped as near duplicates across documents"
 JOINED = "queries merged with near duplicates of the same document"
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff]")
 """Invalid characters: controls, surrogates, and characters that hide text or change its direction."""
@@ -249,7 +249,7 @@ def mixed(
 
 
 def select_queries(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str]) -> list[SelectedQuery]:
-    """The queries to keep, in order.
+    """Return the queries to keep, in order.
 
     Queries that refer to their passage by a number or an id are dropped. Near duplicates have the same set of words:
     within a group they are merged, with all their documents relevant; across groups all are dropped, as the answer is
@@ -284,7 +284,7 @@ def select_queries(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: C
 
 
 def earlier_copies(corpus: Corpus) -> dict[str, str]:
-    """The id of the first copy for each document that is a copy of an earlier one, by id."""
+    """Return the id of the first copy for each document that is a copy of an earlier one, by id."""
     ordered = corpus.content_hash[corpus.content_order]
     same = ordered[1:] == ordered[:-1]
     rows = np.unique(corpus.content_order[np.append(same, False) | np.append(False, same)])
@@ -344,12 +344,12 @@ class RoundTrip(StageSpec):
     version = 1
     artifact_type = "collection"
     query_disk = (0, 4_000)
-    purpose = "keep the generated queries for which a retriever finds their passage"
+    purpose = "keep the generated queries whose passage a retriever finds"
     needs_dataset = True
     stage: Literal["round-trip"]
     run: Annotated[Name, MEASURED] = Field(description="A run of the queries of the split.")
     split: Name = Field("train", description="The split to filter.")
-    depth: int = Field(layout.RETURN_DEPTH, gt=0, description="Lowest rank of a relevant passage to accept.")
+    depth: int = Field(layout.RETURN_DEPTH, gt=0, description="Maximum rank of a relevant passage.")
 
     @property
     def parts(self) -> dict[str, str]:

@@ -34,7 +34,7 @@ class Bright:
     version: ClassVar[int] = 1
 
     def load(self) -> "BrightDomain":
-        """The domain, opened for streaming. Raises DataError if a table does not contain it."""
+        """Return the domain, opened for streaming. Raises DataError if a table does not contain it."""
         folder = folder_of(self.source, "bright")
         documents = self._files(folder / ("long_documents" if self.long else "documents"))
         return BrightDomain(
@@ -42,12 +42,12 @@ class Bright:
         )
 
     def fingerprint(self) -> str:
-        """A digest of the files."""
+        """Return a digest of the files."""
         domain = self.load()
         return tables_digest("bright", self.version, [*domain.corpus, *domain.examples], domain.gold)
 
     def size_hint(self) -> int:
-        """The approximate number of documents."""
+        """Return the approximate number of documents."""
         return count_rows(self.load().corpus)
 
     def _files(self, folder: Path) -> list[Path]:
@@ -67,15 +67,15 @@ class BrightDomain:
     gold: str
 
     def documents(self) -> Iterator[Document]:
-        """The corpus, in the table's order."""
+        """Return the corpus, in the table's order."""
         return (Document(_id(row, "id"), row.text("content")) for row in read_tables(self.corpus))
 
     def splits(self) -> Sequence[str]:
-        """The only split, `test`."""
+        """Return the only split, `test`."""
         return ["test"]
 
     def queries(self, split: str) -> Iterator[Query]:
-        """All queries."""
+        """Return all queries."""
         return (Query(_id(row, "id"), row.text("query")) for row in read_tables(self.examples))
 
     def qrels(self, split: str) -> Iterator[Judgement]:
@@ -84,7 +84,7 @@ class BrightDomain:
             yield from (Judgement(_id(row, "id"), doc_id, 1) for doc_id in dict.fromkeys(_ids(row, self.gold)))
 
     def excluded(self) -> Iterator[qrels_files.Exclusion]:
-        """The excluded documents of each query."""
+        """Yield the excluded documents of each query."""
         for row in read_tables(self.examples):
             yield from (
                 qrels_files.Exclusion(_id(row, "id"), doc_id) for doc_id in _ids(row, "excluded_ids") if doc_id != _NONE
@@ -100,5 +100,5 @@ def _ids(row: TableRow, column: str) -> list[str]:
 
 
 def _id(row: TableRow, column: str) -> str:
-    """An id with spaces URL-encoded: BRIGHT's ids are file paths, some with spaces."""
+    """Return an id with spaces URL-encoded: BRIGHT's ids are file paths, some with spaces."""
     return "%20".join(row.text(column).split())

@@ -48,7 +48,7 @@ class FollowIR:
         check_template(self.template)
 
     def load(self) -> "FollowIRCollection":
-        """The collection, opened for streaming. Raises DataError if a table is missing."""
+        """Return the collection, opened for streaming. Raises DataError if a table is missing."""
         folder = folder_of(self.source, "followir")
         instructions = table_files(folder, "instruction")
         tables = {"corpus": ("corpus",), "queries": ("queries", "query")}
@@ -62,12 +62,12 @@ class FollowIR:
         return FollowIRCollection({**files, "instruction": instructions}, self.template)
 
     def fingerprint(self) -> str:
-        """A digest of the files."""
+        """Return a digest of the files."""
         files = [path for paths in self.load().files.values() for path in paths]
         return tables_digest("followir", self.version, files)
 
     def size_hint(self) -> int:
-        """The approximate number of documents."""
+        """Return the approximate number of documents."""
         return count_rows(self.load().files["corpus"])
 
 
@@ -79,16 +79,16 @@ class FollowIRCollection:
     template: str
 
     def documents(self) -> Iterator[Document]:
-        """The corpus, in the table's order."""
+        """Yield the corpus, in the table's order."""
         for row in read_tables(self.files["corpus"]):
             yield Document(_id(row), row.text("text"), row.optional("title"))
 
     def splits(self) -> Sequence[str]:
-        """The split of all queries, and a split for each instruction."""
+        """Return the split of all queries, and a split for each instruction."""
         return list(_SPLITS)
 
     def queries(self, split: str) -> Iterator[Query]:
-        """The queries of a split, each with its instruction."""
+        """Yield the queries of a split, each with its instruction."""
         for row in read_tables(self.files["queries"]):
             query_id, text = _id(row), row.text("text")
             if self.files["instruction"]:
@@ -100,7 +100,7 @@ class FollowIRCollection:
                     yield Query(query_id + end, instructed(self.template, text, row.text(columns[end])))
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """The judgements of a split."""
+        """Yield the judgements of a split."""
         if self.files["instruction"]:
             for row in read_tables(self.files["qrels"]):
                 if (query_id := row.id("query-id")).endswith(_SPLITS[split]):
@@ -111,7 +111,7 @@ class FollowIRCollection:
                 yield Judgement(row.id("query-id") + end, row.id("corpus-id"), _relevance(row))
 
     def notes(self) -> Sequence[str]:
-        """A note if the template omits the instructions."""
+        """Return a note if the template omits the instructions."""
         left_out = "{instruction}" not in self.template
         return [f"the template {self.template!r} omits the instructions"] if left_out else []
 

@@ -35,7 +35,7 @@ class CandidateLists(stages.RunSpec):
     split: fields.Name = "test"
 
     def estimate(self, sizes: stages.Sizes) -> stages.Row:
-        """An estimate based on the number of queries."""
+        """Return an estimate based on the number of queries."""
         count = sizes.queries(self.split)
         return stages.Row(count, "queries", disk=count * _LISTED * 20)
 
@@ -57,7 +57,7 @@ class CandidateLists(stages.RunSpec):
 
 
 def read_lists(path: Path) -> dict[str, dict[str, None]]:
-    """The distinct documents of each query in the file's order. Raises DataError for a malformed row."""
+    """Return the distinct documents of each query in the file's order. Raises DataError for a malformed row."""
     lists: dict[str, dict[str, None]] = {}
     for row in read_tables([path]):
         one = "qid" in row.cells
@@ -84,7 +84,7 @@ class JudgedNegatives(stages.RunSpec):
     highest: int = Field(default=0, le=0)
 
     def estimate(self, sizes: stages.Sizes) -> stages.Row:
-        """An estimate based on the number of queries."""
+        """Return an estimate based on the number of queries."""
         count = sizes.queries(self.split)
         return stages.Row(count, "queries", disk=count * _JUDGED * 20)
 

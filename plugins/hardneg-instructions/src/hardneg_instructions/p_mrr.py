@@ -49,7 +49,7 @@ class PMrr(Analysis):
         return {"queries": len(less), "more relevant": more, "runs": measured}
 
     def table(self, results: Any) -> Table:
-        """A table with one row per run."""
+        """Return a table with one row per run."""
         rows = []
         for label, row in results["runs"].items():
             queries = f"{len(row['by_query']):,} of {results['queries']:,}"
@@ -57,7 +57,7 @@ class PMrr(Analysis):
         return Table(("run", "p-MRR", "queries", "documents"), rows)
 
     def explain(self, results: Any) -> str:
-        """An explanation of the values and of ignored documents."""
+        """Return an explanation of the values and of ignored documents."""
         more = results["more relevant"]
         return (
             "The mean over queries of the mean over documents that the changed instruction makes less relevant; above "
@@ -67,7 +67,7 @@ class PMrr(Analysis):
 
 
 def _judged(qrels: Mapping[str, Mapping[str, int]]) -> tuple[dict[str, list[str]], int]:
-    """The documents less relevant under the changed instruction by query, and the number of more relevant ones."""
+    """Return, by query, documents less relevant under the changed instruction, and the number of more relevant ones."""
     less, more = {}, 0
     for query_id, original in qrels.items():
         query = query_id.removesuffix(ORIGINAL)
@@ -87,7 +87,7 @@ def _p_mrr(run: Mapping[str, RankedList], query: str, doc_ids: Sequence[str]) ->
 
 
 def rank_change(original: int, changed: int) -> float:
-    """The change of a document's rank under the changed instruction, in reciprocal ranks.
+    """Return the change of a document's rank under the changed instruction, in reciprocal ranks.
 
     With MRR = 1 / rank, it is MRR_og / MRR_new - 1 if the document rises, else 1 - MRR_new / MRR_og; from -1 to 1. A
     document that is missing from a list counts as ranked after the last one.

@@ -57,7 +57,7 @@ class Promptriever:
             raise errors.PluginError(f"dev, test: shares must be at least 0, and below 1 together, not {shares}")
 
     def load(self) -> "PromptrieverRows":
-        """The rows, opened for streaming. Raises DataError if there is no readable file."""
+        """Return the rows, opened for streaming. Raises DataError if there is no readable file."""
         if not self.source:
             raise errors.DataError("promptriever needs a file or a folder, as in promptriever:FOLDER")
         path = Path(self.source).expanduser()
@@ -74,7 +74,7 @@ class Promptriever:
         return PromptrieverRows(by_split, self)
 
     def fingerprint(self) -> str:
-        """A digest of the files."""
+        """Return a digest of the files."""
         files = [path for paths in self.load().files.values() for path in paths]
         return tables_digest("promptriever", self.version, files)
 
@@ -92,7 +92,7 @@ class PromptrieverRows:
     _counts: Counter[str] = field(default_factory=Counter)
 
     def documents(self) -> Iterator[Document]:
-        """All distinct passages in row order; ids and digests of their texts are held in memory."""
+        """Yield all distinct passages in row order; ids and digests of their texts are held in memory."""
         known: dict[str, int] = {}
         for split in self.files:
             for row in read_tables(self.files[split]):
@@ -107,12 +107,12 @@ class PromptrieverRows:
                             raise row.error(f"{column}: document {document.doc_id!r} differs from an earlier row")
 
     def splits(self) -> Sequence[str]:
-        """The splits of the files, and those that use a share of `train`."""
+        """Return the splits of the files, and those that use a share of `train`."""
         shares = {"dev": self.loader.dev, "test": self.loader.test}
         return [*self.files, *(split for split, share in shares.items() if share)]
 
     def queries(self, split: str) -> Iterator[Query]:
-        """The queries of a split, each with its instruction."""
+        """Yield the queries of a split, each with its instruction."""
         self._counts.clear()
         for query_id, row in self._rows(split):
             instruction = _instruction(row)
@@ -145,7 +145,7 @@ class PromptrieverRows:
                 yield query_id if bare else query_id + SUFFIX, row
 
     def _share(self, row: TableRow) -> str:
-        """The split of a row of `train`, drawn by its query alone."""
+        """Return the split of a row of `train`, drawn by its query alone."""
         drawn = int(stores.digest(["split", row.text("only_query")])[:8], 16) / 16**8
         return "test" if drawn < self.loader.test else "dev" if drawn < self.loader.test + self.loader.dev else "train"
 

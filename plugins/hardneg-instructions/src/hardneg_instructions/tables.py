@@ -22,18 +22,18 @@ class TableRow(NamedTuple):
     cells: Mapping[str, Any]
 
     def text(self, column: str) -> str:
-        """The text in a cell. Raises DataError if it is not a string."""
+        """Return the text in a cell. Raises DataError if it is not a string."""
         value = self.cells.get(column)
         if not isinstance(value, str):
             raise self.error(f"column {column!r} must contain text, not {value!r:.40}")
         return value
 
     def optional(self, column: str) -> str:
-        """The text in a cell; an empty string if the cell is missing."""
+        """Return the text in a cell; an empty string if the cell is missing."""
         return "" if self.cells.get(column) is None else self.text(column)
 
     def id(self, column: str) -> str:
-        """The id in a cell. Raises DataError if it is not an integer or a string without white space."""
+        """Return the id in a cell. Raises DataError if it is not an integer or a string without white space."""
         value = self.cells.get(column)
         name = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
         if name.split() != [name]:
@@ -41,18 +41,18 @@ class TableRow(NamedTuple):
         return name
 
     def ids(self, column: str) -> list[str]:
-        """The ids in a cell with a list, which may be empty."""
+        """Return the ids in a cell with a list, which may be empty."""
         return [TableRow(self.path, self.number, {column: value}).id(column) for value in self._list(column)]
 
     def rows(self, column: str) -> list["TableRow"]:
-        """The records in a cell with a list, which may be empty."""
+        """Return the records in a cell with a list, which may be empty."""
         values = self._list(column)
         if not all(isinstance(value, Mapping) for value in values):
             raise self.error(f"column {column!r} must contain a list of records")
         return [TableRow(self.path, self.number, value) for value in values]
 
     def error(self, reason: str) -> errors.DataError:
-        """The error for this row."""
+        """Return the error for this row."""
         return errors.DataError.at(self.path, self.number, reason)
 
     def _list(self, column: str) -> Sequence[Any]:
@@ -73,12 +73,12 @@ def check_template(template: str) -> None:
 
 
 def instructed(template: str, query: str, instruction: str) -> str:
-    """The text of a query with its instruction, or of the query alone."""
+    """Return the text of a query with its instruction, or of the query alone."""
     return template.format(query=query, instruction=instruction).strip() if instruction else query
 
 
 def table_files(folder: Path, *names: str) -> list[Path]:
-    """The files of the first of these tables that exists in a folder; empty if none exists.
+    """Return the files of the first of these tables that exists in a folder; empty if none exists.
 
     A table is one file, like `corpus.jsonl`, or all files of a folder, like `corpus/corpus-00000-of-00001.parquet`.
     """
@@ -90,7 +90,7 @@ def table_files(folder: Path, *names: str) -> list[Path]:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The readable files of a folder, by name."""
+    """Return the readable files of a folder, by name."""
     paths = folder.iterdir() if folder.is_dir() else ()
     return sorted(path for path in paths if path.name.endswith(_ENDINGS) and not path.name.startswith("."))
 
@@ -102,19 +102,19 @@ def read_tables(files: Sequence[Path]) -> Iterator[TableRow]:
 
 
 def tables_digest(name: str, version: int, files: Sequence[Path], *options: Any) -> str:
-    """A digest of the bytes of these files, in their order, and of the options of a loader."""
+    """Return a digest of the bytes of these files, in their order, and of the options of a loader."""
     return stores.digest([name, version, *([path.name, stores.file_digest(path)] for path in files), *options])
 
 
 def count_rows(files: Sequence[Path]) -> int:
-    """The number of rows in Parquet metadata; 0 for JSON Lines."""
+    """Return the number of rows in Parquet metadata; 0 for JSON Lines."""
     import pyarrow.parquet as pq
 
     return sum(int(pq.read_metadata(path).num_rows) for path in files if path.suffix == ".parquet")
 
 
 def folder_of(source: str, form: str) -> Path:
-    """The folder of a loader. Raises DataError if it does not exist."""
+    """Return the folder of a loader. Raises DataError if it does not exist."""
     if not source:
         raise errors.DataError(f"{form} needs a folder, as in {form}:FOLDER")
     folder = Path(source).expanduser()

@@ -49,7 +49,7 @@ class Chat(ChatServer):
         object.__setattr__(self, "prompt", template(self.prompt, built_in(self.scale, self.batch)))
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """The score of each passage, in the order given; a bounded number of requests is read ahead.
+        """Yield the score of each passage, in the order given; a bounded number of requests is read ahead.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
@@ -83,7 +83,7 @@ class Asking(ChatSession):
         """The number of passages to submit at a time, so that few requests wait at the end of each batch."""
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[list[float]]:
-        """The score of each passage. Raises ModelError like `ask`, and if no answer is readable."""
+        """Yield the score of each passage. Raises ModelError like `ask`, and if no answer is readable."""
         chat = self._chat
 
         def calls(query: str, passages: Sequence[str]) -> Iterator[partial[tuple[int, Reply[float | None]]]]:
@@ -131,7 +131,7 @@ class ChatFilter(Chat):
             raise ValueError(f"depth: must be above 0, not {self.depth}")
 
     def reasons(self, candidates: Iterable[Candidates], texts: protocols.FilterTexts) -> Iterator[Mapping[str, str]]:
-        """The reason for each dropped candidate: `relevant`, `unreadable` or `unjudged`; positives are not judged.
+        """Yield the reason for each dropped candidate: `relevant`, `unreadable` or `unjudged`. Positives are not judged.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
@@ -149,7 +149,7 @@ class ChatFilter(Chat):
                     yield {doc_id: reason for doc_id, reason in against.items() if reason}
 
     def _judged(self, query: Candidates) -> list[str]:
-        """The distinct first documents of each list, without known positives."""
+        """Return the distinct first documents of each list, without known positives."""
         known = frozenset(query.positives)
         tops = (doc_id for ranked in query.hits.values() for doc_id in ranked.doc_ids[: self.depth])
         return list(dict.fromkeys(doc_id for doc_id in tops if doc_id not in known))
@@ -188,7 +188,7 @@ class ChatListwise(ChatServer):
         object.__setattr__(self, "prompt", template(self.prompt, IN_ORDER))
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """The score of each passage, in the order given; the windows of a query are sequential.
+        """Yield the score of each passage, in the order given; the windows of a query are sequential.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
@@ -201,7 +201,7 @@ class Ordering(ChatSession):
     """A session that orders the passages of several queries concurrently."""
 
     def rerank(self, options: ChatListwise, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[list[float]]:
-        """The score of each passage. Raises ModelError like `ask`, and if no answer is readable."""
+        """Yield the score of each passage. Raises ModelError like `ask`, and if no answer is readable."""
         calls = ([partial(self._in_order, options, query, passages)] for query, passages in requests)
         for ((order, replies),) in self.in_order(calls):
             for reply in replies:
@@ -214,7 +214,7 @@ class Ordering(ChatSession):
     def _in_order(
         self, options: ChatListwise, query: str, passages: Sequence[str]
     ) -> tuple[list[int], list[Reply[int]]]:
-        """The numbers of the passages from 0, best first, and the replies."""
+        """Return the numbers of the passages from 0, best first, and the replies."""
 
         def read(answer: Answer) -> tuple[list[int], bool]:
             named = permutation(answer.text, len(window))

@@ -83,7 +83,7 @@ class Judged:
     unread: NDArray[np.bool_]
 
     def left(self, outcome: Outcome) -> hp.Negatives | None:
-        """The query's remaining negatives; None if the query is dropped."""
+        """Return the query's remaining negatives; None if the query is dropped."""
         if outcome == "drop-query" and self.relevant.any():
             return None
         item, dropped = self.mined, self.relevant | self.unread
@@ -103,7 +103,7 @@ class Judged:
 def judged(
     block: Sequence[hp.Negatives], texts: Mapping[str, str], corpus: hp.Corpus, flag: Opened | None, decide: Opened
 ) -> list[Judged]:
-    """The verdicts on some queries' negatives; the second judge scores only pairs flagged by the first."""
+    """Return the verdicts on some queries' negatives; the second judge scores only pairs flagged by the first."""
     rows = [np.ones(len(item.negatives), bool) for item in block]
     flags = [np.full(len(item.negatives), np.nan, np.float32) for item in block]
     if flag is not None:
@@ -119,7 +119,7 @@ def judged(
 def _scores(
     level: Opened, block: Sequence[hp.Negatives], rows: Rows, texts: Mapping[str, str], corpus: hp.Corpus
 ) -> list[Scores]:
-    """The scores of each query's negatives to judge, nan for the others: float32 [n]."""
+    """Return the scores of each query's negatives to judge, nan for the others: float32 [n]."""
     pairs = list(zip(block, rows, strict=True))
 
     def requests() -> Iterator[tuple[str, Sequence[str]]]:
@@ -185,20 +185,20 @@ class Judge(hp.stages.StageSpec):
         return {name: level for name, level in both.items() if level is not None}
 
     def references(self) -> Iterator[tuple[str, str, hp.fields.Reference]]:
-        """The negatives, and the rerankers of both judges."""
+        """Yield the negatives, and the rerankers of both judges."""
         yield from super().references()
         for name, level in self.levels.items():
             for path, need, target in hp.fields.marked(level, hp.fields.Reference):
                 yield f"{name}.{path}", target, need
 
     def plugins(self) -> Iterator[tuple[str, str, hp.records.PluginSetting]]:
-        """The plugins of both judges."""
+        """Yield the plugins of both judges."""
         for name, level in self.levels.items():
             if level.plugin is not None:
                 yield f"{name}.plugin", "rerankers", level.plugin
 
     def identity(self) -> dict[str, Any]:
-        """The options in the key, with the judges' lowest relevant scores; their other options enter separately."""
+        """Return the options in the key, with the judges' lowest relevant scores; other options enter separately."""
         own = {name: getattr(self, name) for name in ("split", "depth", "outcome")}
         return {**own, **{name: level.relevant_from for name, level in self.levels.items()}}
 
@@ -214,33 +214,33 @@ class Judge(hp.stages.StageSpec):
             yield f"split: {self.negatives!r} has queries of split {mined}, not {self.split}; set split: {mined}"
 
     def traits(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
-        """The traits of the negatives; also pseudo-positives, if relevant negatives become positives."""
+        """Return the traits of the negatives; also pseudo-positives, if relevant negatives become positives."""
         own: dict[str, str] = {hp.fields.Trait.PSEUDO_POSITIVES: recipe.name} if self.outcome == "positive" else {}
         return {**super().traits(recipe), **own}
 
     def network(self, recipe: hp.stages.RecipeView) -> hp.model_specs.ModelSpec | None:
-        """The network of the first judge that is a plugin with a network."""
+        """Return the network of the first judge that is a plugin with a network."""
         sources = (hp.stages.source_of(recipe.plugin(f"{name}.plugin")) for name in self.levels)
         return next(filter(None, sources), None)
 
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
-        """An estimate in which the first judge scores all pairs."""
+        """Return an estimate in which the first judge scores all pairs."""
         pairs = sizes.queries(self.split) * self.depth
         return hp.stages.Row(int(pairs), "pairs", int(pairs) * 60)
 
     def publishes(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
-        """The judgements of each pair, under the stage's name."""
+        """Return the judgements of each pair, under the stage's name."""
         return {f"judgements/{recipe.name}.tsv.gz": JUDGEMENTS}
 
     def sections(self, sources: Mapping[str, hp.stages.ArtifactInput]) -> "list[hp.tables.Section]":
-        """A table of the judges' counts, one row per artifact."""
+        """Return a table of the judges' counts, one row per artifact."""
         facts = {label: source.facts for label, source in sources.items()}
         names = [*_SHOWN, *(_HIDDEN if any(_HIDDEN[0] in each for each in facts.values()) else ())]
         rows = [[label, *(f"{each.get(name, 0):,}" for name in names)] for label, each in facts.items()]
         return [hp.tables.Section("Judged negatives", [hp.Table(("judged", *names), rows)], _EXPLAINED)]
 
     def blocks(self, context: "hp.StageContext[Judge]", first: bool = True) -> "JudgedBlocks":
-        """The stage's work in blocks of queries."""
+        """Return the stage's work in blocks of queries."""
         collection, source = hp.stage_work.open_collection(context.inputs["dataset"]), context.inputs["negatives"]
         queries = hp.stage_work.own_queries(source) or hp.stage_work.open_queries(context, collection, self.split)
         texts = dict(zip(queries.query_ids, queries.texts, strict=True))
@@ -267,7 +267,7 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
     step: int = field(kw_only=True)
 
     def make(self, numbers: Sequence[int], task: hp.runtime.Task) -> Iterator[tuple[int, hp.block_store.BlockResult]]:
-        """The remaining negatives of each block, the drops, the judgements and the counts of requests."""
+        """Yield the remaining negatives of each block, the drops, the judgements and the counts of requests."""
         with ExitStack() as stack, TemporaryDirectory() as folder:
             levels = self._opened(stack) if numbers else {}
             path, dropped = Path(folder) / hp.layout.NEGATIVES, Path(folder) / hp.layout.DROPPED
@@ -323,7 +323,7 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
         lines: list[str],
         task: hp.runtime.Task,
     ) -> Iterator[hp.Negatives]:
-        """The remaining negatives of each query; updates counts and appends a line per pair."""
+        """Yield the remaining negatives of each query; updates counts and appends a line per pair."""
         depth, corpus = self.context.spec.depth, self.collection.corpus
         step = max(1, min(level.at_once for level in levels.values()) // depth)
         for start in range(0, len(mined), step):
@@ -364,5 +364,5 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
 
 
 def _counts(levels: Mapping[str, Opened]) -> dict[str, int]:
-    """The counts of requests to servers, by judge."""
+    """Return the counts of requests to servers, by judge."""
     return {f"{name}: {what}": n for name, level in levels.items() for what, n in level.counts.items() if n}

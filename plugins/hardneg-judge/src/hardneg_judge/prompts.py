@@ -40,7 +40,7 @@ _FORM = {"yes-no": "yes or no", "grades": "0, 1, 2 or 3"}
 
 
 def built_in(scale: Scale, batch: int) -> str:
-    """The default template for one passage, or for several per message."""
+    """Return the default template for one passage, or for several per message."""
     if batch == 1:
         head, form = "Passage", f"Answer with {_FORM[scale]} and nothing else."
     else:
@@ -50,7 +50,7 @@ def built_in(scale: Scale, batch: int) -> str:
 
 
 def template(prompt: str, otherwise: str, parts: Sequence[str] = ("query", "passages")) -> str:
-    """The template in a string or a file, which must contain all `parts`; `otherwise` if `prompt` is empty.
+    """Return the template in a string or a file, which must contain all `parts`; `otherwise` if `prompt` is empty.
 
     Raises:
         ValueError: the file does not exist, or a part is missing.
@@ -72,7 +72,7 @@ def _file_text(option: str, name: str) -> str:
 
 
 def filled(text: str, query: str, passages: Sequence[str], numbered: bool) -> str:
-    """The template with the query and the passages, numbered from 1. Braces within texts do not change.
+    """Return the template with the query and the passages, numbered from 1. Braces within texts do not change.
 
     A numbered passage is put on one line, so that its text cannot contain numbered lines.
     """
@@ -81,18 +81,18 @@ def filled(text: str, query: str, passages: Sequence[str], numbered: bool) -> st
 
 
 def put_in(text: str, parts: Mapping[str, str]) -> str:
-    """The template with texts instead of their names in braces; other braces do not change."""
+    """Return the template with texts instead of their names in braces; other braces do not change."""
     return re.sub(r"\{(\w+)\}", lambda match: parts.get(match[1], match[0]), text)
 
 
 def asked_forms(forms: Sequence[str], start: int, count: int) -> str:
-    """The numbered list of requested queries: the forms in turn, from position `start`."""
+    """Return the numbered list of requested queries: the forms in turn, from position `start`."""
     chosen = islice(cycle(forms), start, start + count)
     return "\n".join(f"{number}. {FORMS.get(form, form)}" for number, form in enumerate(chosen, 1))
 
 
 def examples_text(source: str) -> str:
-    """The text of examples, given directly or in a file. Raises ValueError if the file cannot be read."""
+    """Return the text of examples, given directly or in a file. Raises ValueError if the file cannot be read."""
     return source if not source.strip() or source.lstrip().startswith("{") else _file_text("examples", source)
 
 
@@ -135,12 +135,12 @@ _QUOTES = "\"'`*“”„«» \t"
 
 
 def _spoken(answer: str) -> str:
-    """The answer without its reasoning."""
+    """Return the answer without its reasoning."""
     return answer.rpartition("</think>")[2].strip()
 
 
 def verdicts(answer: str, count: int, scale: Scale, numbered: bool) -> list[float | None]:
-    """The score of each of `count` passages; None if the answer has none, or two different ones.
+    """Return the score of each of `count` passages; None if the answer has none, or two different ones.
 
     Numbered passages have a line each, but a single one may have a bare verdict. Text before the end of a `<think>`
     block is ignored.
@@ -161,7 +161,7 @@ def _lines(spoken: str) -> Iterator[re.Match[str]]:
 
 
 def _verdict(spoken: str, scale: Scale) -> float | None:
-    """The score of the first word, or else of the only verdict, unless a denial precedes it; None if there are both."""
+    """Return the score of the first word, or else of the only verdict unless a denial precedes it; None if unclear."""
     matches = list(_WORDS[scale].finditer(spoken))
     if matches and not _BOTH.fullmatch(spoken) and not spoken[: matches[0].start()].strip("\"'*`([# \t\n"):
         return _MEANING[matches[0][0].lower()]
@@ -171,7 +171,7 @@ def _verdict(spoken: str, scale: Scale) -> float | None:
 
 
 def permutation(answer: str, count: int) -> list[int]:
-    """The passages, numbered from 0, in the order of an answer about passages 1 to `count`; empty if it has no numbers.
+    """Return the order, from 0, in which an answer lists passages 1 to `count`; empty if it lists none.
 
     Unknown and repeated numbers are ignored; missing passages follow in their original order.
     """
@@ -181,7 +181,7 @@ def permutation(answer: str, count: int) -> list[int]:
 
 
 def queries_in(answer: str, count: int) -> list[str]:
-    """The distinct queries of an answer, by their numbers from 1 to `count`.
+    """Return the distinct queries of an answer, by their numbers from 1 to `count`.
 
     Queries with ambiguous numbers or over 2,000 characters are dropped. If one query is requested, a single line needs
     no number. Text before the end of a `<think>` block is ignored.

@@ -29,7 +29,7 @@ class Answer(NamedTuple):
 
 
 def request_key(content: str) -> str:
-    """The key of a request: a 128-bit hash of its content, in hexadecimal digits."""
+    """Return the key of a request: a 128-bit hash of its content, in hexadecimal digits."""
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -59,7 +59,7 @@ class AnswerJournal:
         return len(self._offsets)
 
     def find(self, key: str) -> Answer | None:
-        """The stored answer to a request, or None."""
+        """Return the stored answer to a request, or None."""
         with self._lock:
             if (offset := self._offsets.get(_short(key))) is None:
                 return None
@@ -90,7 +90,7 @@ def _short(key: str) -> int:
 
 
 def _record(line: bytes) -> tuple[str, str, int, int] | None:
-    """A line's key, answer and tokens; None if it is incomplete."""
+    """Return a line's key, answer and tokens; None if it is incomplete."""
     record, _, checksum = line.rstrip(b"\n").rpartition(b"\t")
     if not record or checksum.decode("ascii", "replace") != _checksum(record):
         return None
@@ -208,7 +208,7 @@ class ChatSession(server.ModelServer):
             _log.warning("%s: %s; another prompt or more tokens may help", self.said["model"], problem)
 
     def ask(self, message: str) -> Answer:
-        """The model's answer to one message.
+        """Return the model's answer to one message.
 
         Raises:
             ModelError: the server refuses, answers in another format, or misses the deadline.
@@ -231,7 +231,7 @@ class ChatSession(server.ModelServer):
         return Answer(self.without_key(text), read, written)
 
     def reply(self, message: str, read: Callable[[Answer], tuple[list[Value], bool]]) -> Reply[Value]:
-        """The answer to a message, from the journal if it has a readable one.
+        """Return the answer to a message, from the journal if it has a readable one.
 
         read: returns the values in an answer, and whether they are complete; only complete answers are cached. Raises
         ModelError like `ask`.
@@ -247,7 +247,7 @@ class ChatSession(server.ModelServer):
         return Reply(answer, False, values, whole)
 
     def in_order(self, groups: Iterable[Sequence[Callable[[], Result]]]) -> Iterator[list[Result]]:
-        """The results of each group of concurrent calls; a bounded number is read ahead."""
+        """Yield the results of each group of concurrent calls; a bounded number is read ahead."""
         waiting, ahead = deque[list[Future[Result]]](), 0
         try:
             for group in groups:

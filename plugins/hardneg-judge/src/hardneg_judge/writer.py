@@ -61,7 +61,7 @@ class ChatWriter(ChatServer):
         return ChatWriting(self, counts)
 
     def message(self, document: Document, count: int, seed: int) -> str:
-        """The message for a document; it depends on the content, not on the id."""
+        """Return the message for a document; it depends on the content, not on the id."""
         text = document.contents[: self.characters]
         start = int(runtime.generator(seed, "chat", text).integers(len(self.forms)))
         parts = {

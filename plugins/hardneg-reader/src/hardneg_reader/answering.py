@@ -105,7 +105,7 @@ def read(
 def _window(
     reader: Reader, corpus: hp.Corpus, questions: Sequence[Question], deepest: int
 ) -> tuple[Sequence[Question], Sequence[hp.Document], PassageTokens | None]:
-    """Some questions, and their passages, concatenated, as documents and as tokens."""
+    """Return some questions, and their passages, concatenated, as documents and as tokens."""
     passages = corpus.documents_at(np.concatenate([question.rows[:deepest] for question in questions]))
     texts = [question.text for question in questions for _ in question.rows[:deepest]]
     return questions, passages, reader.tokenise(texts, passages) if passages else None
@@ -114,7 +114,7 @@ def _window(
 def _answer(
     passages: Sequence[hp.Document], tokens: PassageTokens, columns: Sequence[NDArray[Any]], start: int, stop: int
 ) -> Answer:
-    """The best span of the passage selected from `start` to `stop`; columns: the result of `_forward`."""
+    """Return the best span of the passage selected from `start` to `stop`; columns: the result of `_forward`."""
     selected, span, first, last = columns
     scores = np.where(np.isfinite(span[start:stop]), selected[start:stop], -np.inf)
     if not np.isfinite(scores).any():
@@ -128,7 +128,7 @@ def _answer(
 
 
 def _forward(reader: Reader, passages: PassageTokens, options: ReadOptions) -> Sequence[NDArray[Any]]:
-    """The score of each passage, and the log-probability, first and last token of its best span: arrays [n]."""
+    """Return the score of each passage, and the log-probability, first and last token of its best span: arrays [n]."""
     device, count = reader.device, len(passages.tokens.lengths)
     budget = options.tokens_per_batch or hp.towers.usual_budget(device)
     half = hp.towers.takes_bf16(options.precision, reader.module, "inference")

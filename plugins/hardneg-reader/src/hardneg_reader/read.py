@@ -38,7 +38,7 @@ def exact_match(read: str, answers: Sequence[str]) -> float:
 
 
 def f1(read: str, answers: Sequence[str]) -> float:
-    """The harmonic mean of word precision and word recall, maximised over `answers`.
+    """Return the harmonic mean of word precision and word recall, maximised over `answers`.
 
     If the read answer or a known answer has no words, F1 is 1 if neither has any, else 0.
     """
@@ -77,24 +77,24 @@ class Read(hp.stages.StageSpec):
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=hp.fields.FREE)
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """A message if the split has no answers."""
+        """Yield a message if the split has no answers."""
         if not hp.fields.has_answers(collection, self.split):
             yield f"split: {self.split} has no answers; use another split or dataset"
 
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
-        """An estimate of one pass over all passages."""
+        """Return an estimate of one pass over all passages."""
         count = sizes.queries(self.split)
         return hp.stages.Row(count, "queries", count * 300)
 
     def publishes(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
-        """The answers and their metrics by question."""
+        """Return the answers and their metrics by question."""
         return {
             f"answers/{recipe.name}.jsonl": hp.layout.ANSWERS,
             f"answers/{recipe.name}-metrics.json": hp.layout.METRICS,
         }
 
     def sections(self, sources: Mapping[str, hp.stages.ArtifactInput]) -> "list[hp.tables.Section]":
-        """A table of exact match and F1, with significance tests against the first row's exact match.
+        """Return a table of exact match and F1, with significance tests against the first row's exact match.
 
         Source: Qu et al., RocketQA (NAACL 2021), Table 5.
         """
@@ -157,7 +157,7 @@ class Read(hp.stages.StageSpec):
 
 
 def _whole_windows(path: Path) -> int:
-    """The number of questions that were already read; truncates the file after the last complete window."""
+    """Return the number of questions that were already read; truncates the file after the last complete window."""
     from hardneg_reader.answering import WINDOW
 
     if not path.exists():
@@ -170,7 +170,7 @@ def _whole_windows(path: Path) -> int:
 
 
 def _line(question: "Question", answers: "Mapping[int, Answer]") -> str:
-    """A line with the answer from the most passages, and the answers by number of passages."""
+    """Return a line with the answer from the most passages, and the answers by number of passages."""
     last = answers[max(answers)]
     row: dict[str, Any] = {"query_id": question.query_id, "answer": last.text}
     if last.doc_id:

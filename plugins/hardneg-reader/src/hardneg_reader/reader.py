@@ -37,12 +37,12 @@ class PassageTokens:
     ends: NDArray[np.int64]
 
     def characters(self, row: int, first: int, last: int) -> tuple[int, int]:
-        """The range of characters from token `first` of a row to token `last`."""
+        """Return the range of characters from token `first` of a row to token `last`."""
         offset = int(self.tokens.offsets[row])
         return int(self.begins[offset + first]), int(self.ends[offset + last])
 
     def spans(self, row: int, stretches: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The first and last token of each character range in a row's text; truncated ranges are dropped."""
+        """Return the first and last token of each character range in a row's text; truncated ranges are dropped."""
         offset, end = self.tokens.offsets[row : row + 2]
         here = offset + np.flatnonzero(self.tokens.columns[ANSWERABLE][offset:end])
         begins, ends = self.begins[here], self.ends[here]
@@ -84,7 +84,7 @@ def tokenise_passages(
 
 
 def log_probabilities(logits: Tensor, answerable: Tensor) -> Tensor:
-    """The log-softmax over the tokens that may be in an answer.
+    """Return the log-softmax over the tokens that may be in an answer.
 
     logits: float [n, L]. answerable: bool [n, L].
     Returns float32 [n, L], -inf at the other tokens; a row without such tokens is -inf throughout.
@@ -94,7 +94,7 @@ def log_probabilities(logits: Tensor, answerable: Tensor) -> Tensor:
 
 
 def span_log_likelihood(starts: Tensor, ends: Tensor, spans: Tensor, there: Tensor) -> Tensor:
-    """The log of the sum of P(start = s) P(end = e) over a row's spans (s, e).
+    """Return the log of the sum of P(start = s) P(end = e) over a row's spans (s, e).
 
     starts, ends: log-probabilities, float [n, L]. spans: int64 [n, S, 2], first and last token. there: bool [n, S],
     false for padding; at least one true in each row.
@@ -105,7 +105,7 @@ def span_log_likelihood(starts: Tensor, ends: Tensor, spans: Tensor, there: Tens
 
 
 def best_spans(starts: Tensor, ends: Tensor, longest: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The span of up to `longest` tokens with the highest P(start) P(end) in each row; ties go to the shortest.
+    """Return the span of up to `longest` tokens with the highest P(start) P(end) in each row; ties go to the shortest.
 
     starts, ends: log-probabilities, float [n, L].
     Returns its log-probability, float [n], -inf if there is none, and its first and last token, int64 [n].

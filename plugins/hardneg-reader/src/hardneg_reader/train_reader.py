@@ -94,12 +94,12 @@ class TrainReader(hp.train_config.ValidationOptions):
     )
 
     def identity(self) -> dict[str, Any]:
-        """The options in the key; the content of the initial weights is a separate part."""
+        """Return the options in the key; the content of the initial weights is a separate part."""
         reader = {"length": self.reader.length, "answer_length": self.reader.answer_length}
         return {**super().identity(), "reader": reader, "options": self.options.identity()}
 
     def content(self, recipe: hp.stages.RecipeView) -> Mapping[str, Callable[[], str]]:
-        """The content of the initial weights."""
+        """Return the content of the initial weights."""
         return {
             "start": lambda: hp.stores.digest(
                 hp.resolving.model_content(hp.model_files.locate(self.reader.start.name, self.reader.start.revision))
@@ -107,22 +107,22 @@ class TrainReader(hp.train_config.ValidationOptions):
         }
 
     def network(self, recipe: hp.stages.RecipeView) -> hp.model_specs.ModelSpec:
-        """The network of the reader."""
+        """Return the network of the reader."""
         return self.reader.start
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """A message for each split without answers."""
+        """Yield a message for each split without answers."""
         splits = {"split": self.split, **({"validation.split": self.validation.split} if self.validation_run else {})}
         for field, split in splits.items():
             if not hp.fields.has_answers(collection, split):
                 yield f"{field}: {split} has no answers; use another split or dataset"
 
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
-        """An estimate in training steps."""
+        """Return an estimate in training steps."""
         return hp.stages.Row(self.options.last_step(sizes.queries(self.split)), "steps", 4 * sizes.network.weights)
 
     def publishes(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
-        """The reader, and its saved checkpoints."""
+        """Return the reader, and its saved checkpoints."""
         return {f"readers/{recipe.name}": hp.layout.MODEL_FOLDER, f"checkpoints/{recipe.name}": hp.stores.KEPT}
 
     def make(self, context: "hp.StageContext[TrainReader]") -> hp.stages.Facts:

@@ -54,7 +54,7 @@ class PassageLists:
         return np.diff(self.starts)
 
     def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
-        """The ids of a question's passages at these positions."""
+        """Return the ids of a question's passages at these positions."""
         return self.corpus.ids(self.rows[self.starts[row] + positions])
 
 
@@ -102,7 +102,7 @@ def _readable(
     answered_rows: Sequence[NDArray[np.bool_]],
     answers: Mapping[str, Sequence[str]],
 ) -> list[NDArray[np.int64]]:
-    """The rows of the passages with an answer in the part that is read, by question, in list order."""
+    """Return the rows of the passages with an answer in the part that is read, by question, in list order."""
     pairs = [
         (i, int(row))
         for i, (question, has) in enumerate(zip(block, answered_rows, strict=True))
@@ -152,7 +152,7 @@ class ReadingLoss:
     version: ClassVar[int] = 1
 
     def __call__(self, batch: ReadingScores) -> Tensor:
-        """The negative log-likelihood of the passage among those of its question, and of all spans that are answers."""
+        """Return the negative log-likelihood of the passage among its question's, and of all answer spans in it."""
         selected = torch.log_softmax(batch.selected, 1)[:, 0]
         return -(selected + batch.spans).mean()
 
@@ -173,11 +173,11 @@ class ReaderTraining(hp.ExampleTraining):
         return {**self._data.left_out, **self.examples.skipped}
 
     def digest(self) -> str:
-        """A digest of the examples and the length that is read."""
+        """Return a digest of the examples and the length that is read."""
         return stores.digest([self.examples.digest(), self.encoder.spec.length])
 
     def scores(self, model: Any, batch: ReadingBatch, half: bool) -> ReadingScores:
-        """The selection among a question's passages, and the likelihood of the answer's spans."""
+        """Return the selection among a question's passages, and the likelihood of the answer's spans."""
         device = self.encoder.device
         with torch.autocast(device.type, torch.bfloat16, enabled=half):
             starts, ends, selected = model({name: value.to(device) for name, value in batch.features.items()})
@@ -188,7 +188,7 @@ class ReaderTraining(hp.ExampleTraining):
         return ReadingScores(both[:, :-1], both[:, -1])
 
     def make(self, drawn: hp.training_examples.SampledBatch) -> ReadingBatch:
-        """The questions of this process's share, each with its passages."""
+        """Return the questions of this process's share, each with its passages."""
         own = hp.own_share(len(drawn.texts))
         count = drawn.documents.shape[1]
         passages = self._data.examples.corpus.documents_at(drawn.documents[own].reshape(-1))
@@ -215,7 +215,7 @@ def padded_spans(spans: list[list[tuple[int, int]]]) -> tuple[Tensor, Tensor]:
 def reading_validation(
     reader: Reader, corpus: hp.Corpus, questions: Sequence[Question], answers: Mapping[str, Sequence[str]]
 ) -> Callable[[], dict[str, float]]:
-    """A function that measures exact match and F1 over the questions with answers, reading all their passages.
+    """Return a function that measures exact match and F1 over the questions with answers, reading all their passages.
 
     Raises:
         TrainingError: no question has an answer.

@@ -122,7 +122,7 @@ class Generation:
         return lines
 
     def _greedy(self) -> Any:
-        """The network's own settings with greedy decoding, as `Drawn` keeps a single token."""
+        """Return the network's own settings with greedy decoding, as `Drawn` keeps a single token."""
         config = deepcopy(self.network.generation_config)
         config.update(do_sample=False, num_beams=1, temperature=1.0, top_k=50, top_p=1.0)
         config.update(max_length=None, max_new_tokens=self.options.query_tokens)

@@ -55,7 +55,7 @@ class Seq2seq:
             raise ValueError(f"top_p: must be above 0 and at most 1, not {self.top_p:g}")
 
     def fingerprint(self) -> str:
-        """A digest of the network's content. Raises ModelError if it is missing or the hub is unreachable."""
+        """Return a digest of the network's content. Raises ModelError if it is missing or the hub is unreachable."""
         return stores.digest(resolving.model_content(model_files.locate(self.source, self.revision)))
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
@@ -72,7 +72,7 @@ class Seq2seq:
         return writing(self, counts, device)
 
     def opened(self, device: str | None) -> "Generation":
-        """The network on this device, by default the best one. Raises ModelError if it cannot be opened."""
+        """Return the network on this device, by default the best one. Raises ModelError if it cannot be opened."""
         from hardneg_seq2seq.generation import Generation
 
         return Generation.opened(self, device)

@@ -124,7 +124,7 @@ class Evaluate(StageSpec):
         return self.dataset is not None and fields.Trait.WRITTEN_QUERIES in recipe.traits(self.dataset)
 
     def identity(self) -> dict[str, Any]:
-        """Return the fields that may change the result, with the rows in order, and tests over seeds if there are any."""
+        """Return the fields that may change the result, with the rows in order, and any tests over seeds."""
         seeded = any(not isinstance(run, str) for run in self.runs.values())
         tests = {"over seeds": "quasi-F, pigeonhole bootstrap"} if seeded else {}
         return {**super().identity(), "labels": list(self.runs), **tests}

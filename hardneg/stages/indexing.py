@@ -145,7 +145,7 @@ class Encode(base.IndexSpec):
         return open_store(source.folder, options, progress)
 
     def blocks(self, context: "StageContext[Encode]", first: bool = True) -> "EncodedBlocks":
-        """Return the work in blocks of passages or segments. Raises ArtifactError if a stopped run used other blocks."""
+        """Return the work in blocks of passages or segments. Raises ArtifactError if a stopped run had other blocks."""
         from hardneg.encoders.stream import Layout
 
         corpus, scratch = work.open_corpus(context), context.folder / SCRATCH

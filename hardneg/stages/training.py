@@ -450,7 +450,7 @@ class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
             yield "regularizer: cannot be combined with segments; remove one of them"
 
     def terms(self, context: StageContext[Any], encoder: Any) -> Any:
-        """Return the terms of the objective (`LossTerms`); print a note if `dims` omits the encoder's full dimension."""
+        """Return the terms of the objective (`LossTerms`); print a note if `dims` omits the full dimension."""
         from hardneg.training.methods.dual_encoder import LossTerms
 
         if self.dims and encoder.dimension not in self.dims:

@@ -64,7 +64,7 @@ class SeededStages:
     trainings: Mapping[str, frozenset[str]]
 
     def of(self, name: str) -> str | dict[int, str]:
-        """Return the name to use for a stage: its own, the name of its only copy, or the names of all copies by seed."""
+        """Return the name to use for a stage: its own, that of its only copy, or the names of all copies by seed."""
         copies = dict(self.copies.get(name, {}))
         return copies if len(copies) > 1 else next(iter(copies.values()), name)
 

@@ -131,7 +131,7 @@ class ChatFilter(Chat):
             raise ValueError(f"depth: must be above 0, not {self.depth}")
 
     def reasons(self, candidates: Iterable[Candidates], texts: protocols.FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield the reason for each dropped candidate: `relevant`, `unreadable` or `unjudged`. Positives are not judged.
+        """Yield the reason for each dropped candidate: `relevant`, `unreadable` or `unjudged`; positives stay.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.

@@ -157,7 +157,7 @@ class Read(hp.stages.StageSpec):
 
 
 def _whole_windows(path: Path) -> int:
-    """Return the number of questions that were already read; truncates the file after the last complete window."""
+    """Return the number of questions already read, and truncate the file after the last complete window."""
     from hardneg_reader.answering import WINDOW
 
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Types of recipe fields: references to stages, plugins by name, files."""
+"""Types of recipe fields: references to stages, names of plugins, and files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -80,8 +80,8 @@ class Option:
     """A field's command-line option; by default `--FIELD-NAME`, with the field's description as help.
 
     flag: another name. same: aliases. argument: true for a positional argument. metavar: the form of the value.
-    one_of: a field with labels; a path found in that field stands for its label. placed: true if values are
-    distinguished by their paths alone.
+    one_of: a field that maps labels to paths; a path in it may be given instead of the label. placed: true if only
+    the paths distinguish the values.
     """
 
     flag: str = ""
@@ -169,7 +169,7 @@ def parse_dimensions(value: Any) -> Any:
 
 
 def known_metric(name: str, answers: bool = False) -> str:
-    """Return the name of a known metric, with `answers` also `answer@k`. Raises ValueError for unknown names."""
+    """Return the name of a metric, including `answer@k` if `answers` is true. Raises ValueError for unknown names."""
     from hardneg.evaluation import metrics
 
     try:

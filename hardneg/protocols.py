@@ -127,8 +127,8 @@ RowLookup = Callable[[Sequence[str]], "NDArray[np.int64]"]
 class IndexBackend(Protocol):
     """An index backend (`hardneg.indexes`).
 
-    `input`: the data to build the index from: `"texts"`, or encoded texts: `"vectors"` (one per document), `"weights"`
-    of terms, or `"token-vectors"`.
+    `input`: the data to build the index from: `"texts"`, or encoded texts, which are `"vectors"` (one per document),
+    `"weights"` of terms, or `"token-vectors"`.
     """
 
     version: ClassVar[int]

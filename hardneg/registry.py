@@ -319,7 +319,7 @@ def plugin_text(plugin: type[Any]) -> str:
 
 
 def _type(annotation: Any) -> str:
-    """Return a type as source text, without modules and marks."""
+    """Return a type as source text, without modules and annotations."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _type(inner[0])

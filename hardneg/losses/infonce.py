@@ -31,7 +31,7 @@ class InfoNCE:
     Source: Qu et al., RocketQA (NAACL 2021), Eq. 2; Karpukhin et al., Dense Passage Retrieval (EMNLP 2020). For the
     directions: Li et al., Towards General Text Embeddings with Multi-stage Contrastive Learning (2023), section 3.2,
     all but `positive-positive` in one softmax, the positive in two of them; Solatorio, GISTEmbed (2024), with
-    `query-query` and `positive-positive`. `own_and_positives`: Formal et al., SPLADE v2 (2021), whose program calls it
+    `query-query` and `positive-positive`. `own_and_positives`: Formal et al., SPLADE v2 (2021), whose code calls it
     InBatchPairwiseNLL. Hardness: Lan et al., LLaVE (2025), Eq. 5, 9 for `others`; Schechter Vera et al., EmbeddingGemma
     (2025), 5 for `own`.
 

@@ -47,7 +47,7 @@ class TwoClass:
 
     The score of a pair is the difference of its two outputs, so the value equals `bce`.
 
-    Source: Qu et al., RocketQA (NAACL 2021), section 3.3; its program has two classes.
+    Source: Qu et al., RocketQA (NAACL 2021), section 3.3; the authors' code has two classes.
     """
 
     version: ClassVar[int] = 1
@@ -87,7 +87,7 @@ class RankNet:
 class Star:
     """RankNet's loss over hard negatives and over the other documents of the batch.
 
-    Without `alpha` it is the plain mean over all pairs, as in the authors' program: each query with every other
+    Without `alpha` it is the plain mean over all pairs, as in the authors' code: each query with every other
     query's positive and with the hard negatives. With `alpha` it is the paper's alpha * L_r + L_s: L_s is the mean over
     pairs with the query's own hard negatives, L_r the mean over pairs with the other documents of the batch.
 
@@ -128,7 +128,7 @@ class LambdaLoss:
     """log(1 + exp(s_negative - s_positive)) of each pair, times the change in MRR@cut if the two documents swap ranks.
 
     Stage `train-queries` supplies the ranks of the documents. A rank that is unknown or beyond `cut` counts as 0. The
-    loss is the mean over the batch's queries with a pair; the authors' program divides even a short last batch by 32.
+    loss is the mean over the batch's queries with a pair; the authors' code divides even a short last batch by 32.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), Eq. 15, after
     Burges, From RankNet to LambdaRank to LambdaMART (2010).
@@ -198,7 +198,7 @@ class MarginMSE:
         probabilities: whether the teacher's scores are probabilities, which are converted to logits.
         in_batch: weight of the loss of a second teacher, the stage's guide, over all pairs of a query's positive and a
             negative of the batch; 0 turns this loss off.
-        in_batch_own: whether the second teacher's loss includes a query's own negatives; in TAS-B's program only the
+        in_batch_own: whether the second teacher's loss includes a query's own negatives; in TAS-B's code only the
             first teacher scores them.
     """
 
@@ -253,7 +253,7 @@ class Triplet:
 
     The arccosine has no finite derivative at 1 and -1, so cosines within 1e-6 of 1 or -1 contribute no gradient.
 
-    Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track (2020), Eq. 1 to 3. The authors' program
+    Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track (2020), Eq. 1 to 3. The authors' code
     does not bound the gradient, which is NaN at a cosine of 1.
 
     Attributes:

@@ -137,7 +137,7 @@ def planted(
 ) -> Iterator[runs.QueryLists]:
     """Yield only withheld positives for a share of the queries that have any, and lists without them for the rest.
 
-    This share of the negatives is then false. Known positives stay in the lists for comparison. A withheld positive
+    As a result, this share of the negatives is false. Known positives stay in the lists for comparison. A withheld positive
     that is not in a list gets the score of the list's last document. A larger share includes a smaller one's queries.
     """
     for query_id, hits in listed:
@@ -209,7 +209,7 @@ def filled(miner: NegativeMiner, candidates: Iterable[Candidates], seed: int, co
     Added documents are not positives, copies of positives or existing negatives, and have no scores (nan). A small
     corpus may have too few documents.
 
-    Source: the filter of nomic's embedding models (Nussbaum et al., Nomic Embed, arXiv 2402.01613; their program
+    Source: the filter of nomic's embedding models (Nussbaum et al., Nomic Embed, arXiv 2402.01613; their code,
     contrastors) fills short lists with random documents.
     """
     for query, mined in paired(candidates, partial(miner.mine, seed=seed)):
@@ -238,8 +238,8 @@ def compares(*plugins: object) -> bool:
 class Choosing:
     """The selection of negatives by a miner and filters.
 
-    positives: known positives by query; a query without positives gets no negatives. seed: seed of miners that draw at
-    random. fill_to: number of negatives up to which random documents of the corpus are added to each query.
+    positives: known positives by query; a query without positives gets no negatives. seed: seed of random
+    miners. fill_to: number of negatives up to which random documents of the corpus are added to each query.
     """
 
     corpus: Corpus

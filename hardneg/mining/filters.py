@@ -267,7 +267,7 @@ def paired(
 
 @dataclass(frozen=True)
 class Filters:
-    """Filters, which are applied one after another, and the texts that they read.
+    """A sequence of filters to apply, and the texts that they read.
 
     aside: by query, the documents that cannot be negatives because of the query's text.
     """
@@ -296,7 +296,7 @@ class Filters:
     def apply(self, candidates: Iterable[Candidates], dropped: Counter[str]) -> Iterator[Candidates]:
         """Return the candidates without the documents that the filters drop; count the dropped documents by reason.
 
-        Known positives stay in the lists, since the miners leave them out.
+        Known positives stay in the lists, because miners exclude them.
         """
         for each in self.plugins:
             candidates = self._apply(candidates, each, dropped)

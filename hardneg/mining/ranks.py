@@ -27,7 +27,7 @@ def check_counts(**counts: int) -> None:
 def refusal(query: Candidates, exclude_copies: bool, taken: Iterable[str] = ()) -> Reason:
     """Return a function that returns the reason why a document cannot be a negative of the query, or None.
 
-    The function accepts each document once; a second time, or if already `taken`, the document is `repeated`.
+    The function accepts each document once; after that, and for documents in `taken`, the reason is `repeated`.
     """
     reasons = dict.fromkeys(taken, "repeated")
     reasons |= dict.fromkeys(query.duplicates if exclude_copies else (), "duplicate")
@@ -57,7 +57,7 @@ def evenly(sizes: Sequence[int]) -> NDArray[np.int64]:
 
 
 def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: bool) -> Negatives:
-    """Select the first `count` possible negatives at the given ranks of the list, counted from 0."""
+    """Select the first `count` documents that can be negatives from the given ranks of the list, counted from 0."""
     ranking, dropped = query.ranking, Counter[str]()
     doc_ids = (ranking.doc_ids[rank] for rank in ranks)
     chosen = [ranks[i] for i, _ in islice(accepted(doc_ids, refusal(query, exclude_copies), dropped), count)]
@@ -111,7 +111,7 @@ class TopK:
         check_counts(depth=self.depth)
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Yield the negatives of each query, best first; `seed` has no effect, since nothing is drawn at random."""
+        """Yield the negatives of each query, best first; `seed` has no effect, because the selection is not random."""
         for query in candidates:
             yield select(query, range(len(query.ranking.doc_ids)), self.depth, self.exclude_copies)
 
@@ -123,10 +123,10 @@ class Window:
     Ranks are those of the run as it was retrieved, counted from 1 before any exclusion: a positive at the top uses up
     one of the skipped ranks. The top is skipped because unlabelled positives are most common there.
 
-    Source: Wrzalik and Krechel, CoRT, whose program draws from ranks 8 to 100: skip 7, depth 100.
+    Source: Wrzalik and Krechel, CoRT, whose code draws from ranks 8 to 100: skip 7, depth 100.
 
     Attributes:
-        skip: number of ranks to leave out at the top.
+        skip: number of top ranks to skip.
         depth: the last rank to include.
         exclude_copies: whether to exclude documents with the same contents as a positive.
     """
@@ -142,7 +142,7 @@ class Window:
             raise PluginError(f"need 0 <= skip < depth, not skip {self.skip} and depth {self.depth}")
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Yield the negatives of each query, best first; `seed` has no effect, since nothing is drawn at random."""
+        """Yield the negatives of each query, best first; `seed` has no effect, because the selection is not random."""
         for query in candidates:
             length = len(query.ranking.doc_ids)
             negatives = select(query, range(self.skip, min(self.depth, length)), self.depth, self.exclude_copies)
@@ -155,7 +155,7 @@ class Sampled:
     """Documents drawn uniformly, without replacement, from the top `depth` documents of a run, without positives.
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
-    (ICLR 2021), section 5; its program keeps 20 of the top 200.
+    (ICLR 2021), section 5; the authors' code keeps 20 of the top 200.
 
     Attributes:
         depth: the last rank to draw from, counted from 1 before any exclusion.
@@ -218,7 +218,7 @@ class Mixed:
     Retrieval (ICLR 2021), section 5: 1:1, from BM25's top 100.
 
     Attributes:
-        depth: number of documents from the top, counted after the exclusions.
+        depth: number of documents from the top, counted after exclusions.
         ratio: number of random documents, which have no scores (nan), per ranked document.
         exclude_copies: whether to exclude documents with the same contents as a positive.
     """
@@ -256,13 +256,13 @@ class Union:
     with too few documents contributes all it has. A document keeps its score in the run that it is selected from.
 
     Source: ANCE-Tele (Sun et al., Reduce Catastrophic Forgetting of Dense Retrieval Training with Teleportation
-    Negatives, EMNLP 2022): its program draws 30 of the top 200 of each list.
+    Negatives, EMNLP 2022): the authors' code draws 30 of the top 200 of each list.
 
     Attributes:
         count: number of documents to keep from all runs together.
         depth: the last rank of each run to include, counted from 1 before any exclusion.
         shares: the relative share of each run, by label; empty means equal shares.
-        choice: `sampled` draws from the top of each run; `top` takes the best-ranked documents.
+        choice: `sampled` draws from the top of each run; `top` selects the best-ranked documents.
         exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 

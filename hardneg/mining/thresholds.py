@@ -74,24 +74,24 @@ class SimAns:
     """Draw ambiguous negatives, whose scores are near the positive's, neither far above nor far below.
 
     The odds of document d are exp(-sharpness * f), where `form` defines f from away = s(d) - s(positive). Draws are
-    without replacement, from the top of the list. A positive that is not in the list has no score, so use a run
+    without replacement from the top of the list. A positive that is not in the list has no score, so use a run
     searched with `positives`.
 
     Source: Zhou et al., SimANS: Simple Ambiguous Negatives Sampling for Dense Text Retrieval (EMNLP 2022,
-    arXiv 2210.11773), Eq. 4; the other forms come from the authors' programs.
+    arXiv 2210.11773), Eq. 4; the other forms come from the authors' code.
 
     Attributes:
         count: number of documents to draw; all candidates of a shorter list are drawn.
         depth: the last rank to draw from, counted from 1 before any exclusion.
         sharpness: the paper's a; scores in a narrow range, such as cosines, need a larger value.
         shift: the paper's b; the forms unshifted and absolute do not use it.
-        form: paper, f = (away - shift)^2; unshifted, away^2 (the program's read-me); absolute, abs(away) (its program
-            for MS MARCO passages, sharpness 3); opposite, (away + shift)^2 (its programs for NQ, TriviaQA and MS MARCO
-            documents, which shift the other way from the paper).
+        form: paper, f = (away - shift)^2; unshifted, away^2 (the README of the code); absolute, abs(away) (the code
+            for MS MARCO passages, sharpness 3); opposite, (away + shift)^2 (the code for NQ, TriviaQA and MS MARCO
+            documents, which shifts the other way from the paper).
         positive: which score to use if a query has several scored positives: drawn, the score of a random one, as
             published; mean; lowest.
         without_positive: what a query without a scored positive gets: last, the lowest-ranked documents of the top, as
-            in the programs; drop, no negatives.
+            in the code; drop, no negatives.
         exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 
@@ -213,8 +213,8 @@ class Filtered:
 class Denoised(Filtered):
     """The documents at the top of a list that a cross-encoder confidently scores as negative.
 
-    Source: Qu et al., RocketQA (NAACL 2021), sections 3.3 and 4.1.3. Its program keeps the first of the top 50, and
-    fills up at random from lower ranks.
+    Source: Qu et al., RocketQA (NAACL 2021), sections 3.3 and 4.1.3. The authors' code keeps the first of the
+    top 50, and draws missing negatives at random from lower ranks.
 
     Attributes:
         below: exclusive upper bound on a document's score in the run labelled `scores`, or else in the list.

@@ -137,7 +137,7 @@ def planted(
 ) -> Iterator[runs.QueryLists]:
     """Yield only withheld positives for a share of the queries that have any, and lists without them for the rest.
 
-    As a result, this share of the negatives is false. Known positives stay in the lists for comparison. A withheld positive
+    So this share of the negatives is false. Known positives stay in the lists for comparison. A withheld positive
     that is not in a list gets the score of the list's last document. A larger share includes a smaller one's queries.
     """
     for query_id, hits in listed:

@@ -156,7 +156,7 @@ class Hardest:
 
 
 def side_scores(direction: Direction, batch: ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores of each row in a direction other than `query-document`; each row has one positive.
+    """Return the scores of each row in a direction other than `query-document`; each row has one positive.
 
     `document-query` uses the validity of the other query's row, so masks apply the threshold of q' to s(q', d).
 

@@ -34,7 +34,7 @@ class Listwise:
         return ("teacher",) if self.labels == "teacher" else ()
 
     def _labelled(self, batch: types.ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores and labels, [B, M], 0 for unused documents, and the mask of the documents used, bool [B, M]."""
+        """Return scores and labels, [B, M], 0 for unused documents, and a mask of the documents used, bool [B, M]."""
         scores = safe_scores(batch)
         labels, counted = batch.positive.to(scores.dtype), batch.valid
         if self.labels == "teacher":

@@ -14,7 +14,7 @@ from hardneg.records import PluginError, ScoreBatch, TrainingError
 
 
 def pair_losses(scores: Tensor, batch: ScoreBatch) -> tuple[Tensor, Tensor]:
-    """RankNet's loss of each pair, [B, P, M], and the mask of real positives, bool [B, P]."""
+    """Return RankNet's loss of each pair, [B, P, M], and the mask of real positives, bool [B, P]."""
     positive, present = positive_scores(scores, batch)
     return softplus(scores[:, None, :] - positive[:, :, None]), present
 
@@ -279,7 +279,7 @@ class Triplet:
 
 
 def angular(cosines: Tensor) -> Tensor:
-    """1 - arccos(cosine) / pi, between 0 and 1; no gradient within 1e-6 of a cosine of 1 or -1."""
+    """Return 1 - arccos(cosine) / pi, between 0 and 1, without gradient within 1e-6 of a cosine of 1 or -1."""
     bounded = cosines.clamp(-1 + _NEAREST, 1 - _NEAREST)
     learnt = 1 - torch.arccos(bounded) / math.pi
     exact = 1 - torch.arccos(cosines.detach().clamp(-1, 1)) / math.pi

@@ -206,7 +206,7 @@ class StageSpec(BaseModel):
         return options_in_key(self, {"stage", *by_content})
 
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
-        """Additional key content by name: functions that return a digest or raise a HardnegError."""
+        """Return additional key content by name: functions that return a digest or raise a HardnegError."""
         return {}
 
     def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> Self:
@@ -217,11 +217,11 @@ class StageSpec(BaseModel):
         return self
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Mistakes of this stage in its recipe, one line each: `field: problem; advice`."""
+        """Yield the mistakes of this stage in its recipe, one line each: `field: problem; advice`."""
         yield from ()
 
     def missing(self, collection: Facts) -> Iterator[str]:
-        """Requirements that the collection does not meet, one line each; collection: the facts of stage `dataset`."""
+        """Yield the requirements that a collection does not meet; collection: the facts of stage `dataset`."""
         yield from ()
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
@@ -259,11 +259,11 @@ class StageSpec(BaseModel):
         return Row(count, "queries", self.query_disk[0] + count * self.query_disk[1])
 
     def collection_sizes(self, sizes: Sizes) -> Sizes:
-        """Estimated sizes of the collection that this stage creates, given the sizes of the collection it reads."""
+        """Return the estimated sizes of the collection that this stage writes; sizes: those of the one that it reads."""
         return sizes
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Paths in the run folder, mapped to artifact files or folders; folders have no suffix and may be missing."""
+        """Return artifact files or folders by path in the run folder; folders have no suffix and may be missing."""
         return {}
 
     def sections(self, sources: "Mapping[str, ArtifactInput]") -> list[Section]:

@@ -40,7 +40,7 @@ def examples_of(collection: StoredCollection, negatives: base.ArtifactInput | No
 
 
 def training_data(collection: StoredCollection, queries: Queries, negatives: base.ArtifactInput | None) -> TrainingData:
-    """Queries with their known positives and, if given, their mined negatives."""
+    """Return queries with their known positives and, if given, their mined negatives."""
     lists = None if negatives is None else read_negatives(negatives.folder / layout.NEGATIVES)
     known: Mapping[str, Sequence[str]] = qrels.positives(collection.all_qrels())
     if pseudo := work.pseudo_positives(negatives):
@@ -52,7 +52,7 @@ class OptionGroup(StageSpec):
     """A group of options of training verbs.
 
     gives: the optional parts of `ScoreBatch` in the verb's batches. A group may define `mistakes`, in the same form as
-    `problems`, and `withheld`, the parts of `gives` that the group's options omit, with advice.
+    `problems`, and `withheld`, the parts of `gives` that the group's options leave out, with advice.
     """
 
     gives: ClassVar[tuple[str, ...]] = ()
@@ -62,7 +62,7 @@ class OptionGroup(StageSpec):
         segments: Segments | None
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Mistakes in the options of the verb and its groups, one line each."""
+        """Return the mistakes in the options of the verb and its groups, one line each."""
         return collect(self, "mistakes", recipe)
 
 
@@ -304,7 +304,7 @@ class TeacherOptions(OptionGroup):
 
 
 class GuideOptions(OptionGroup):
-    """The guide: another encoder, whose scores for each batch are used by masks and losses."""
+    """The guide, another encoder whose scores for each batch are used by masks and losses."""
 
     guide: Annotated[fields.Name | None, fields.Reference(("index",), _NO_SEGMENTS, with_model=True)] = Field(
         default=None,

@@ -79,7 +79,7 @@ class BrightDomain:
         return (Query(_id(row, "id"), row.text("query")) for row in read_tables(self.examples))
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """Relevance 1 for each document that answers a query."""
+        """Yield relevance 1 for each document that answers a query."""
         for row in read_tables(self.examples):
             yield from (Judgement(_id(row, "id"), doc_id, 1) for doc_id in dict.fromkeys(_ids(row, self.gold)))
 
@@ -91,7 +91,7 @@ class BrightDomain:
             )
 
     def notes(self) -> Sequence[str]:
-        """No notes."""
+        """Return no notes."""
         return ()
 
 

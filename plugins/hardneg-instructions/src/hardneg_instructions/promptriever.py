@@ -79,7 +79,7 @@ class Promptriever:
         return tables_digest("promptriever", self.version, files)
 
     def size_hint(self) -> int:
-        """0, because the number of distinct passages is known only after reading all rows."""
+        """Return 0, because the number of distinct passages is known only after reading all rows."""
         return 0
 
 
@@ -120,7 +120,7 @@ class PromptrieverRows:
             yield Query(query_id, instructed(self.loader.template, row.text("only_query"), instruction))
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """Relevance 1 for each positive passage, 0 for each passage that violates the instruction."""
+        """Yield relevance 1 for each positive passage, 0 for each passage that violates the instruction."""
         for query_id, row in self._rows(split):
             positive = {_doc_id(passage): 1 for passage in row.rows(_POSITIVE)}
             ruled_out = {_doc_id(passage): 0 for passage in row.rows(_RULED_OUT)}
@@ -129,7 +129,7 @@ class PromptrieverRows:
             yield from (Judgement(query_id, *pair) for pair in (positive | ruled_out).items())
 
     def notes(self) -> Sequence[str]:
-        """Notes on the negative passages, and on instructions that the template omits."""
+        """Return notes on the negative passages, and on instructions that the template omits."""
         notes = [f"{_MINED} were mined and count as unjudged documents"]
         if "{instruction}" not in self.loader.template and self._counts["with"]:
             notes.append(f"{self._counts['with']} instructions omitted by the template {self.loader.template!r}")

@@ -98,7 +98,7 @@ def examples_text(source: str) -> str:
 
 @cache
 def shown_examples(text: str) -> str:
-    """Examples formatted for a message, from JSON Lines with `passage` and `queries`.
+    """Return examples formatted for a message, from JSON Lines with `passage` and `queries`.
 
     Raises:
         ValueError: a line is malformed.

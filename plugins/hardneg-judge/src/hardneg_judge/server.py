@@ -1,4 +1,4 @@
-"""Chat servers: the options of every plugin that asks one, and a session of requests with a journal of answers."""
+"""Chat servers: the options of every plugin that uses one, and sessions of requests with a journal of answers."""
 
 import hashlib
 import json
@@ -36,8 +36,8 @@ def request_key(content: str) -> str:
 class AnswerJournal:
     """A file of answers by request; only their offsets are in memory.
 
-    Several threads and processes may share a file. Answers stored before a kill are complete; a partial last line is
-    skipped.
+    Several threads and processes may share a file. If a process is killed, stored answers remain complete; a partial
+    last line is skipped.
     """
 
     def __init__(self, path: Path) -> None:
@@ -119,7 +119,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ChatServer:
-    """A language model behind a server that speaks OpenAI's /v1/chat/completions.
+    """A language model on a server with OpenAI's /v1/chat/completions API.
 
     Answers are cached on this machine by model, parameters and message, so that no request is repeated.
 

@@ -33,7 +33,7 @@ def normalised(answer: str) -> str:
 
 
 def exact_match(read: str, answers: Sequence[str]) -> float:
-    """1 if the read answer equals one of `answers` after normalisation, else 0."""
+    """Return 1 if the read answer equals one of `answers` after normalisation, else 0."""
     return float(normalised(read) in map(normalised, answers))
 
 

@@ -36,7 +36,7 @@ class ReaderSpec:
         return hp.model_specs.ModelSpec(self.name, self.revision)
 
     def problems(self) -> list[str]:
-        """One message per invalid field."""
+        """Return one message per invalid field."""
         lines = []
         if not self.name.strip():
             lines.append("name is empty; set a folder, a hub id or packaged:all-MiniLM-L6-v2")
@@ -63,7 +63,7 @@ class ReaderOptions(_Options):
     metric: str = hp.training_options.with_default(_Options, "metric", "exact_match")
 
     def mistakes(self) -> Iterator[str]:
-        """Options without effect on a reader."""
+        """Yield a message for options without effect on a reader."""
         if self.iterate_negatives:
             yield "iterate_negatives has no effect on a reader, which draws passages in each epoch; remove it"
 
@@ -99,7 +99,7 @@ class TrainReader(hp.train_config.ValidationOptions):
         return {**super().identity(), "reader": reader, "options": self.options.identity()}
 
     def content(self, recipe: hp.stages.RecipeView) -> Mapping[str, Callable[[], str]]:
-        """Return the content of the initial weights."""
+        """Return a function for the digest of the initial weights."""
         return {
             "start": lambda: hp.stores.digest(
                 hp.resolving.model_content(hp.model_files.locate(self.reader.start.name, self.reader.start.revision))

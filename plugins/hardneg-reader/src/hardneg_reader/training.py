@@ -147,7 +147,7 @@ class ReadingScores:
 
 @dataclass(frozen=True)
 class ReadingLoss:
-    """The mean over questions of the losses of selecting the passage with the answer and of marking the answer."""
+    """The mean over questions of two losses: selecting the passage with the answer, and marking the answer in it."""
 
     version: ClassVar[int] = 1
 
@@ -202,7 +202,7 @@ class ReaderTraining(hp.ExampleTraining):
 
 
 def padded_spans(spans: list[list[tuple[int, int]]]) -> tuple[Tensor, Tensor]:
-    """Spans by question, padded to int64 [b, S, 2], and a mask, bool [b, S]."""
+    """Return spans by question, padded to int64 [b, S, 2], and a mask, bool [b, S]."""
     most = max(map(len, spans))
     padded = torch.zeros((len(spans), most, 2), dtype=torch.int64)
     there = torch.zeros((len(spans), most), dtype=torch.bool)

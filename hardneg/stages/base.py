@@ -259,7 +259,7 @@ class StageSpec(BaseModel):
         return Row(count, "queries", self.query_disk[0] + count * self.query_disk[1])
 
     def collection_sizes(self, sizes: Sizes) -> Sizes:
-        """Return the estimated sizes of the collection that this stage writes; sizes: those of the one that it reads."""
+        """Return the estimated sizes of the collection that this stage writes; sizes: those of the one it reads."""
         return sizes
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:

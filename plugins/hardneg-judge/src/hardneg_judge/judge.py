@@ -203,7 +203,7 @@ class Judge(hp.stages.StageSpec):
         return {**own, **{name: level.relevant_from for name, level in self.levels.items()}}
 
     def problems(self, recipe: hp.stages.RecipeView) -> Iterator[str]:
-        """Yield a message for negatives of another split, and for thresholds that no passage or every passage reaches."""
+        """Yield a message for negatives of another split, and for thresholds that no or every passage reaches."""
         for name, level in self.levels.items():
             best = getattr(recipe.plugin(f"{name}.plugin"), "best", None)
             if best is not None and not 0 < level.relevant_from <= best:

@@ -58,7 +58,7 @@ class PassageTokens:
 def tokenise_passages(
     tokenizer: Any, questions: Sequence[str], passages: Sequence[hp.Document], length: int
 ) -> PassageTokens:
-    """Tokenise each question with its passage, title first, with a fast transformers tokenizer, up to `length` tokens."""
+    """Tokenise each question with its passage, title first, with a fast tokenizer, up to `length` tokens."""
     encoded = tokenizer(
         list(questions),
         [passage.contents for passage in passages],

@@ -144,7 +144,7 @@ def test_what_changes_no_answer_is_in_no_key(tmp_path: Path) -> None:
         ({"deadline": float("nan")}, "deadline: must be above 0, not nan"),
         ({"key": "sk-s3cret"}, "key: must be the name of the environment variable that contains the API key"),
         ({"more": {"messages": []}}, "more: must not set messages; use an option for it"),
-        ({"prompt": "{query}"}, "prompt: has no {passages}"),
+        ({"prompt": "{query}"}, "prompt: missing {passages}"),
         ({"bach": 3}, "bach: chat has no such option; did you mean 'batch'"),
         ({"scale": "yes"}, "scale"),
     ],

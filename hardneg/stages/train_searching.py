@@ -133,9 +133,7 @@ class TrainQueries(training.EncoderOptions, base.IndexSpec):
         where = f"{context.name}: index {index.name}"
         searcher = work.open_searcher(index, collection, context.device, None, few=self.schedule == "dynamic")
         if not isinstance(searcher, DenseSearcher | StoredSearcher):
-            raise errors.UsageError(
-                f"{where} stores no vectors to score; use an encode stage or an index built from one"
-            )
+            raise errors.UsageError(f"{where} stores no vectors to score; use an index of an encode stage's vectors")
         if self.centroids == "trained" and not isinstance(searcher, PqSearcher):
             raise errors.UsageError(f"{where} has no centroids to train; use a pq or opq-pq index")
         folder, shape = context.folder / SCRATCH, (len(data.query_ids), self.depth)

@@ -44,7 +44,7 @@ def test_indexes_that_take_something_else_are_told(data: Path, tmp_path: Path) -
     with pytest.raises(RecipeError) as told:
         recipe_in(tmp_path, _tree(data, model, **stages))
     assert told.value.problems == (
-        "stages.pq.backend: pq is built from vectors, but 'weights' has weights; name another",
+        "stages.pq.backend: pq is built from vectors, but 'weights' has weights; use another index",
         "stages.none.vectors: missing; sparse is built from the weights of an encode stage",
     )
 

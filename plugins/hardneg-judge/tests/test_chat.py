@@ -72,7 +72,7 @@ def test_an_answer_that_cannot_be_read_is_counted_and_told(served: Served, caplo
         with chat(served, unreadable=unreadable).asking() as asking:
             assert list(asking.rerank([("q", ["a", "b", "the sea"])])) == [[score, score, 0.0]]
             assert asking.counts[UNREADABLE] == 2
-        assert caplog.messages == ["m: of 3 answers 2 cannot be read in full; another prompt or more tokens may help"]
+        assert caplog.messages == ["m: 2 of 3 answers cannot be read in full; another prompt or more tokens may help"]
 
 
 @pytest.mark.parametrize("says", ["I would rather not say", "", "maybe", None, 3])
@@ -267,6 +267,6 @@ def test_answers_without_an_order_are_counted_and_asked_again(served: Served, ca
         with Ordering(plugin, plugin.window) as ordering:
             assert list(ordering.rerank(plugin, asked)) == [[3, 2, 1]] and ordering.counts[UNREADABLE] == 1
         assert len(served.requests) == requests
-    assert "of 1 answers 1 cannot be read in full" in caplog.text
+    assert "1 of 1 answers cannot be read in full" in caplog.text
     with pytest.raises(ModelError, match=r"none of 16 answers can be read, .*; check the server"):
         list(plugin.rerank([(f"q{number}", ["a", "b"]) for number in range(40)]))

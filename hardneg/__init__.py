@@ -1,4 +1,4 @@
-"""Train dense retrievers with hard negatives: `import hardneg as hn`, and every verb is a function, imported on use."""
+"""Train dense retrievers with hard negatives. Every verb is a function of this module, imported on first use."""
 
 import sys
 from functools import cache
@@ -33,9 +33,9 @@ _APART = {
 
 @cache
 def type_checkers_imports(module: str) -> dict[str, tuple[str, str]]:
-    """The source of each name that a module imports under TYPE_CHECKING: the module and the name there.
+    """Return the module and the original name of each name that a module imports under TYPE_CHECKING.
 
-    `import *` is under the module's name.
+    An `import *` is listed under the name of the imported module.
     """
     import ast
 
@@ -48,9 +48,9 @@ def type_checkers_imports(module: str) -> dict[str, tuple[str, str]]:
 
 
 def on_demand(module: str, name: str) -> Any:
-    """A name that a module imports under TYPE_CHECKING, imported on first use, with `*` from the first that has it.
+    """Return a name that a module imports under TYPE_CHECKING; after `import *`, from the first module that has it.
 
-    For packages, as `__getattr__ = partial(on_demand, __name__)`. Raises AttributeError for other names.
+    Packages use it as `__getattr__ = partial(on_demand, __name__)`. Raises AttributeError for other names.
     """
     known = type_checkers_imports(module)
     if name in known:
@@ -75,7 +75,7 @@ def __getattr__(name: str) -> Any:
     from hardneg.records import MissingDependency
     from hardneg.registry import install_command
 
-    raise MissingDependency(f"{name}: {install_command(_APART[name])}")
+    raise MissingDependency(f"{name} is not installed; run {install_command(_APART[name])}")
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Types of recipe fields: references to stages, plugins by name, files."""
+"""Types of recipe fields: references to stages, names of plugins, and files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -18,29 +18,29 @@ from hardneg.records import BEIR, DataError, PluginSetting, UsageError
 from hardneg.store import FREE as FREE, LATER as LATER, options_in_key
 
 SECTION = "section"
-"""The artifact type of a reference to stages in a report: any whose verb has a section for it."""
+"""The artifact type for references from a report to any stage whose verb can show a section."""
 
 
 class Trait(StrEnum):
     """Traits of an artifact that can rule out using it; an external verb may define others."""
 
-    TEXTS = "holds texts, not vectors"
-    SEGMENTS = "holds several vectors a document"
-    WEIGHTS = "holds weights of terms, not vectors"
-    TOKEN_VECTORS = "holds a vector a token"
-    COMPRESSED = "makes a compressed index"
-    IMPORTED = "holds vectors of another program, whose model is not known"
-    ADDED_POSITIVES = "lists positives that were not found"
-    PSEUDO_POSITIVES = "has positives that nobody judged"
-    MORE_POSITIVES = "has positives in addition to the dataset's"
-    OWN_QUERIES = "is of the queries of a file"
-    WRITTEN_QUERIES = "has queries that a writer made of the passages"
-    OF_POSITIVES = "is of the texts of positives, not of queries"
+    TEXTS = "contains text, not vectors"
+    SEGMENTS = "has several vectors per document"
+    WEIGHTS = "has term weights, not vectors"
+    TOKEN_VECTORS = "has one vector per token"
+    COMPRESSED = "builds a compressed index"
+    IMPORTED = "has imported vectors, whose model is unknown"
+    ADDED_POSITIVES = "has added positives"
+    PSEUDO_POSITIVES = "has pseudo-labelled positives"
+    MORE_POSITIVES = "adds positives to those of the dataset"
+    OWN_QUERIES = "has queries from a file"
+    WRITTEN_QUERIES = "has generated queries"
+    OF_POSITIVES = "searches with positives, not with queries"
 
 
 @dataclass(frozen=True)
 class Reference:
-    """Marks a field as the name of a stage that makes one of the `artifact_types`.
+    """Marks a field as the name of a stage that writes one of the `artifact_types`.
 
     refuses: traits that make the artifact unusable here, each with advice on what to do instead. passes: traits that
     the result inherits from the artifact. with_model: the index's query encoder is an input too.
@@ -52,8 +52,8 @@ class Reference:
     with_model: bool = False
 
 
-OF_QUERIES = {Trait.OF_POSITIVES: "name one whose `text_of` is query"}
-MEASURED = Reference(("run",), refuses={Trait.ADDED_POSITIVES: "name one without `positives` or `text_of`"})
+OF_QUERIES = {Trait.OF_POSITIVES: "use a run with `text_of: query`"}
+MEASURED = Reference(("run",), refuses={Trait.ADDED_POSITIVES: "use a run without `positives` or `text_of`"})
 """Marks a field as the name of a run to evaluate."""
 
 
@@ -61,7 +61,7 @@ MEASURED = Reference(("run",), refuses={Trait.ADDED_POSITIVES: "name one without
 class PluginKind:
     """Marks a field as the name (and options) of a plugin of `kind`.
 
-    location_options: options that locate the plugin's content; a key has the digest of the content in place of these.
+    location_options: options that locate the plugin's content; cache keys use a digest of the content instead.
     """
 
     kind: str
@@ -70,7 +70,7 @@ class PluginKind:
 
 @dataclass(frozen=True)
 class InputFile:
-    """Marks a field as files that the stage reads and whose content counts; `form` is the expected content."""
+    """Marks a field as paths of input files whose content is part of the key; `form` describes that content."""
 
     form: str
 
@@ -79,9 +79,9 @@ class InputFile:
 class Option:
     """A field's command-line option; by default `--FIELD-NAME`, with the field's description as help.
 
-    flag: another name. same: further names. argument: true for a positional argument. metavar: the form of the value.
-    one_of: a field with labels; a path found in that field stands for its label. placed: true if values are
-    distinguished by their paths alone.
+    flag: another name. same: aliases. argument: true for a positional argument. metavar: the form of the value.
+    one_of: a field that maps labels to paths; a path in it may be given instead of the label. placed: true if only
+    the paths distinguish the values.
     """
 
     flag: str = ""
@@ -99,11 +99,11 @@ def parse_setting(value: Any) -> Any:
         return PluginSetting(name, {"source": source} if colon else {})
     if isinstance(value, Mapping):
         if not isinstance(value.get("name"), str):
-            raise ValueError("a plugin needs its `name`")
+            raise ValueError("missing `name` of the plugin")
         name, colon, source = value["name"].partition(":")
         if colon:
-            problem = f"name {value['name']!r} joins a name and a source"
-            raise ValueError(f"{problem}: in a mapping, write name: {name}, source: {source}")
+            problem = f"name {value['name']!r} includes a source"
+            raise ValueError(f"{problem}; in a mapping, write name: {name}, source: {source}")
         return PluginSetting(value["name"], {str(key): item for key, item in value.items() if key != "name"})
     return value
 
@@ -111,7 +111,7 @@ def parse_setting(value: Any) -> Any:
 def parse_model(value: Any) -> Any:
     """Parse a model from its name alone, or from a mapping.
 
-    Its `encoder` is a plugin setting, and its `adapter` can be just the path of a trained adapter.
+    `encoder` is a plugin setting, and `adapter` may be just the path of a trained adapter.
     """
     if isinstance(value, str):
         return {"name": value}
@@ -121,7 +121,7 @@ def parse_model(value: Any) -> Any:
         value = {**value, "adapter": {"source": adapter}}
     if value.get("encoder") is not None:
         value = {**value, "encoder": parse_setting(value["encoder"])}
-    wanted, wrong = "must be a text, in quotes where it has a colon, or {name: NAME} of one that the model has", []
+    wanted, wrong = "must be a string (in quotes if it contains a colon) or {name: NAME} for a prompt of the model", []
     for name in ("query_prompt", "document_prompt"):
         prompt = value.get(name)
         named = isinstance(prompt, Mapping) and {*prompt} == {"name"} and isinstance(prompt["name"], str)
@@ -148,7 +148,7 @@ _Mark = TypeVar("_Mark")
 
 
 def each_once(value: _Listed) -> _Listed:
-    """Return the list. Raises ValueError for duplicates."""
+    """Return the list unchanged. Raises ValueError if an item is listed twice."""
     if twice := sorted({item for item in value if value.count(item) > 1}, key=str):
         raise ValueError(f"{twice[0]} is listed twice")
     return value
@@ -169,7 +169,7 @@ def parse_dimensions(value: Any) -> Any:
 
 
 def known_metric(name: str, answers: bool = False) -> str:
-    """Return the name of a known metric, with `answers` also `answer@k`. Raises ValueError for unknown names."""
+    """Return the name of a metric, including `answer@k` if `answers` is true. Raises ValueError for unknown names."""
     from hardneg.evaluation import metrics
 
     try:
@@ -181,7 +181,7 @@ def known_metric(name: str, answers: bool = False) -> str:
 
 
 def without_problems(options: Any) -> Any:
-    """Return the options. Raises ValueError with all problems that the options report themselves."""
+    """Return the options unchanged. Raises ValueError with everything that `options.problems()` returns."""
     if problems := options.problems():
         raise ValueError("; ".join(problems))
     return options
@@ -213,20 +213,20 @@ Kept = Annotated[
     PlainSerializer(lambda kept: options_in_key(kept) | ({"halves": 2} if kept.halves else {})),  # the cut's version
 ]
 OwnCut = Annotated[Cut | None, BeforeValidator(lambda value: None if value is False else value)]
-"""Segmentation of documents; `false`: none, even if the recipe has `segments`."""
+"""Segmentation of documents; `false` turns it off even if the recipe has `segments`."""
 Name = Annotated[str, Field(min_length=1)]
 Dimensions = Annotated[
     dict[pydantic.PositiveInt, pydantic.PositiveFloat],
     BeforeValidator(parse_dimensions, json_schema_input_type=Any),
     Field(min_length=1),
 ]
-"""The weight of the loss at each number of dimensions; a list of dimensions gives each a weight of 1."""
+"""The weight of the loss at each number of dimensions; in a list, each has a weight of 1."""
 MetricName = Annotated[str, AfterValidator(known_metric)]
 MeasureName = Annotated[str, AfterValidator(lambda name: known_metric(name, answers=True))]
-"""The name of a metric, `answer@k` among them."""
+"""The name of a metric, including `answer@k`."""
 AnswerMatch = Literal["string", "regex"]
-RELEVANT = "The lowest grade that binary metrics take as relevant (trec_eval -l)."
-SPLIT = "The queries' split."
+RELEVANT = "Lowest grade that binary metrics count as relevant (trec_eval -l)."
+SPLIT = "Split of the queries."
 
 
 def has_answers(collection: Mapping[str, Any], split: str) -> bool:

@@ -1,4 +1,4 @@
-"""The public names for plugin packages, next to `hardneg.testing`: `from hardneg.plugin import Candidates`.
+"""The public names for plugin packages, besides `hardneg.testing`: `from hardneg.plugin import Candidates`.
 
 Each name is imported on first use. Names that are not listed here may change without notice.
 """

@@ -1,7 +1,7 @@
-"""The protocols of plugins. A plugin is a frozen dataclass with one verb; its fields are its options.
+"""Protocols of plugins. A plugin is a frozen dataclass; its fields are its options.
 
-Every plugin class has `version: ClassVar[int]`, raised whenever the same options and inputs give another result.
-No plugin needs to import or inherit from these protocols: they are for type checkers and readers.
+Every plugin class has `version: ClassVar[int]`, increased whenever the same options and inputs give a different result.
+Plugins need not import or inherit from these protocols, which are for type checkers and readers.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
@@ -51,16 +51,16 @@ class QueryWriter(Protocol):
 
 @runtime_checkable
 class RunJoiner(Protocol):
-    """A miner that selects from several runs, and may refuse the runs of a stage."""
+    """A miner that selects from several runs, and may reject the runs of a stage."""
 
     def problems(self, runs: Sequence[str]) -> Iterator[str]:
-        """Return the problems with runs of the given labels, one line each; called before anything runs."""
+        """Return the problems with runs that have these labels, one line each; called before any stage runs."""
 
 
 class Loss(Protocol):
     """A pure function of a score matrix and masks (`hardneg.losses`).
 
-    A loss may declare requirements, and recipes that do not meet them are refused before anything runs: optional parts
+    A loss may declare requirements; recipes that do not meet them are rejected before any stage runs: optional parts
     of a `ScoreBatch` (`needs: ClassVar[tuple[str, ...]] = ("ranks",)`, or a property), one similarity (`similarity =
     "cosine"`), or the number of outputs of a reranker's head (`outputs = 2`).
     """
@@ -127,8 +127,8 @@ RowLookup = Callable[[Sequence[str]], "NDArray[np.int64]"]
 class IndexBackend(Protocol):
     """An index backend (`hardneg.indexes`).
 
-    `input`: the data to build the index from: `"texts"`, or encoded texts: `"vectors"` (one per document), `"weights"`
-    of terms, or `"token-vectors"`.
+    `input`: the data to build the index from: `"texts"`, or encoded texts, which are `"vectors"` (one per document),
+    `"weights"` of terms, or `"token-vectors"`.
     """
 
     version: ClassVar[int]
@@ -170,17 +170,17 @@ class TrainableReranker(Reranker, Protocol):
     """A reranker based on a `sentence_transformers.CrossEncoder` with one or two outputs.
 
     The score of a pair is the network's `activation_fn` of the single output, or of the second output minus the first.
-    A reranker that knows the number of outputs without loading may declare the number as `head`.
+    A reranker that knows the number of outputs without loading the network may declare it as `head`.
     """
 
     def load(self, folder: Path | None) -> "CrossEncoder":
-        """Return the network that the options name, or the network saved in `folder`, with these options.
+        """Return the network that the options specify, or the one saved in `folder`, with these options.
 
         Every call returns the same weights; `max_seq_length` is the maximum number of tokens per pair.
         """
 
     def fingerprint(self) -> str:
-        """Return a digest of what `load(None)` reads; cache keys hold the digest in place of `LOCATION_OPTIONS`."""
+        """Return a digest of what `load(None)` reads; cache keys use the digest instead of `LOCATION_OPTIONS`."""
 
 
 LOCATION_OPTIONS = ("source", "revision")
@@ -264,7 +264,7 @@ class NegativeFilter(Protocol):
 
 @runtime_checkable
 class ReadsContent(Protocol):
-    """A filter whose `path_options` name files; cache keys hold a digest of the content, not the paths."""
+    """A filter whose `path_options` are file paths; cache keys use a digest of the content, not the paths."""
 
     path_options: ClassVar[tuple[str, ...]]
 
@@ -279,4 +279,4 @@ class Regularizer(Protocol):
     form: ClassVar[str]
 
     def __call__(self, batch: EncodedBatch) -> "Tensor":
-        """Return a scalar, 0 or above; a document counts as often as it has columns."""
+        """Return a scalar, at least 0; a document counts once for each of its columns."""

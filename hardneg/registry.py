@@ -1,4 +1,4 @@
-"""Plugins by kind and name, found through entry points: listing imports nothing, loading imports one plugin."""
+"""Plugins by kind and name, from entry points; listing imports nothing, and loading imports one plugin."""
 
 import ast
 import contextlib
@@ -72,9 +72,9 @@ OUTSIDE = {
     for kind, names in kinds.items()
     for name in names.split(", ")
 }
-"""The package in a checkout's folder `plugins` by the kind and name of its plugins; commands are `apps`."""
+"""The package under `plugins` in a checkout that provides a plugin, by kind and name; commands are `apps`."""
 _points: dict[tuple[object, ...], dict[str, importlib.metadata.EntryPoints]] = {}
-"""Hardneg's entry points by group, for the search path at which they were read."""
+"""The entry points of hardneg by group, cached for one search path."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,36 +110,34 @@ def load_plugin(kind: str, name: str) -> type[Any]:
     points = [point for point in entry_points(kind) if point.name == name]
     if not points:
         if where := not_installed(kind, name):
-            raise PluginError(f"the {kind} plugin {name!r} is {where}")
+            raise PluginError(f"{_plugin(kind, name)} is {where}")
         names = plugin_names(kind)
         hint = "; for a folder write beir:FOLDER, or documents:FOLDER" if kind == "datasets" and "/" in name else ""
         hint = hint or suggestion(name, names)
-        raise PluginError(f"no {kind} plugin is called {name!r}{hint}; there are: {', '.join(names)}")
+        raise PluginError(f"unknown {_plugin(kind, name)}{hint}; available: {', '.join(names)}")
     if len(points) > 1:
         raise PluginError(_claimed_twice(kind, name, points))
     try:
         loaded = points[0].load()
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise PluginError(
-            f"the {kind} plugin {name!r} of {_package(points[0])[0]} cannot be imported ({reason})"
-        ) from error
+        problem = f"{_plugin(kind, name)} of {_package(points[0])[0]} cannot be imported ({reason})"
+        raise PluginError(problem) from error
     form = "pydantic model" if kind in _MODELS else "dataclass"
     fits = hasattr(loaded, "model_fields") if kind in _MODELS else dataclasses.is_dataclass(loaded)
     if not (isinstance(loaded, type) and fits and isinstance(getattr(loaded, "version", None), int)):
-        raise PluginError(
-            f"the {kind} plugin {name!r} ({points[0].value}) must be a {form} with `version: ClassVar[int]`"
-        )
+        location = f"{_plugin(kind, name)} ({points[0].value})"
+        raise PluginError(f"{location} must be a {form} with `version: ClassVar[int]`")
     return loaded
 
 
 def plugin_names(kind: str) -> list[str]:
-    """Return the names of the installed plugins of a kind, sorted; nothing is imported."""
+    """Return the sorted names of the installed plugins of a kind, without importing them."""
     return sorted({point.name for point in entry_points(kind)})
 
 
 def configure(kind: str, setting: "PluginSetting") -> Any:
-    """Return the plugin of `kind` that a setting names, built with its options.
+    """Return the plugin of `kind` that a setting specifies, built with the setting's options.
 
     Raises:
         PluginError: the plugin cannot be loaded, or options are unknown, missing or of a wrong type; all are listed.
@@ -170,7 +168,7 @@ def _option_problem(kind: str, name: str, plugin: type[Any], item: Mapping[str, 
         return f"{option}: {complaint(item)}" if option else complaint(item)
     meaning = next((row["meaning"] for row in plugin_options(plugin) if row["name"] == option), "").rstrip(".")
     form = f"{name}:{option.upper()}" if (kind, option) == ("datasets", "source") else f"{option}=VALUE"
-    return f"{option}: missing: give {form}{f', {meaning}' if meaning else ''}"
+    return f"{option}: missing; set {form}{f', {meaning}' if meaning else ''}"
 
 
 def needs_of(loss: Any) -> tuple[str, ...]:
@@ -192,46 +190,46 @@ def plugin_errors(plugins: Iterable[Any]) -> Iterator[None]:
             own = [(frame, line) for module, frame, line in frames if module.partition(".")[0] == package]
             if own and package != "hardneg":
                 location = f"{own[-1][0].f_code.co_filename}:{own[-1][1]}"
-                told = " ".join(f"{location}: {type(error).__name__}: {error}".split())
+                reason = " ".join(f"{location}: {type(error).__name__}: {error}".split())
                 name = type(plugin).__name__
-                raise PluginError(f"the plugin {name} failed ({told}); HARDNEG_DEBUG=1 shows more") from error
+                raise PluginError(f"plugin {name} failed ({reason}); set HARDNEG_DEBUG=1 for the traceback") from error
         raise
 
 
 def no_such_option(option: str, known: Collection[str]) -> str:
     """Return a message for an unknown option, with the most likely option and all options."""
-    return f"no such option{suggestion(option, known)}; it has: {', '.join(known) or 'none'}"
+    return f"no such option{suggestion(option, known)}; available: {', '.join(known) or 'none'}"
 
 
 def kind_of(word: str) -> str:
-    """Return the plugin kind for its name in the singular or plural. Raises UsageError for other words."""
+    """Return the plugin kind for a name in the singular or plural. Raises UsageError for other words."""
     kind = SINGULARS.get(word, word)
     if kind not in KINDS and kind not in CHOICES:
         known = ", ".join(SINGULARS)
-        raise UsageError(f"no kind of plugin is called {word!r}{suggestion(word, SINGULARS)}; there are: {known}")
+        raise UsageError(f"unknown kind of plugin {word!r}{suggestion(word, SINGULARS)}; available: {known}")
     return kind
 
 
 def not_installed(kind: str, name: str) -> str:
-    """Return how to install a known plugin whose package is missing; empty for other plugins."""
+    """Return how to install a known plugin whose package is missing; an empty string for other plugins."""
     package = OUTSIDE.get((kind, name))
     if package is None or name in plugin_names(kind):
         return ""
-    return f"in package {package}, which is not installed: {install_command(package)}"
+    return f"in package {package}, which is not installed; run {install_command(package)}"
 
 
 def install_command(package: str) -> str:
-    """Return the command that installs a package from hardneg's sources."""
-    return f"pip install ./plugins/{package}, from a checkout of hardneg"
+    """Return the command that installs a package from a checkout of hardneg."""
+    return f"pip install ./plugins/{package} in a checkout of hardneg"
 
 
 def entry_points(kind: str) -> importlib.metadata.EntryPoints:
-    """Return the installed entry points of a group `hardneg.KIND`; nothing is imported."""
+    """Return the installed entry points of group `hardneg.KIND`, without importing them."""
     if kind in CHOICES:
         own = CHOICES[kind].items()
         targets = ((name, f"hardneg.training.batch_orders:{target}", f"hardneg.{kind}") for name, target in own)
         return importlib.metadata.EntryPoints(starmap(importlib.metadata.EntryPoint, targets))
-    here = (*sys.path, importlib.metadata.entry_points)  # read once per process, and again after sys.path changed
+    here = (*sys.path, importlib.metadata.entry_points)  # read once per process, and re-read after sys.path changes
     if here not in _points:
         points = importlib.metadata.entry_points()
         _points.clear()
@@ -245,27 +243,31 @@ def _package(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
 
 def _claimed_twice(kind: str, name: str, points: Iterable[importlib.metadata.EntryPoint]) -> str:
     packages = sorted(_package(point)[0] for point in points)
-    return f"the {kind} name {name!r} is claimed by {' and '.join(packages)}; uninstall one of them"
+    return f"{_plugin(kind, name)} is provided by {' and '.join(packages)}; uninstall one of them"
+
+
+def _plugin(kind: str, name: str) -> str:
+    return f"{next((one for one, many in SINGULARS.items() if many == kind), kind)} {name!r}"
 
 
 def faster(name: str) -> Any:
     """Return the module `passes` or `search` of an installed package with faster code; None if no package has one.
 
-    passes: `arrange(network)` makes a copy of a network faster without gradients; its vectors change by
-    rounding only. `packing(encoder, side, parts)` lays out texts that are not padded, or is None. search:
-    `rough_search(device, queries, vectors, dimension, k)` finds candidates of an exact search, or is None where float32
-    is as fast. The package `hardneg-fast-cpu` has both.
+    passes: `arrange(network)` speeds up a copy of a network for inference; its vectors change only by rounding.
+    `packing(encoder, side, parts)` returns a layout of texts without padding, or None. search: `rough_search(device,
+    queries, vectors, dimension, k)` returns a search for the candidates of an exact search, or None if float32 is as
+    fast. The package `hardneg-fast-cpu` provides both.
     """
     return next((point.load() for point in entry_points("faster") if point.name == name), None)
 
 
 def plugin_summary(target: str) -> str:
-    """Return the first sentence of the docstring of `module:NAME`, from its source; nothing is imported."""
+    """Return the first sentence of the docstring of `module:NAME` from its source, without importing it."""
     module, _, attribute = target.partition(":")
     try:
         source = _find_source(module)
         nodes = ast.parse(source.read_text("utf-8")).body if source else []
-    except (OSError, SyntaxError, ValueError):  # told when it is loaded
+    except (OSError, SyntaxError, ValueError):  # reported when it is loaded
         return ""
     text = ""
     for node, after in pairwise([*nodes, ast.Pass()]):
@@ -317,7 +319,7 @@ def plugin_text(plugin: type[Any]) -> str:
 
 
 def _type(annotation: Any) -> str:
-    """Return a type as source text, without modules and marks."""
+    """Return a type as source text, without modules and annotations."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _type(inner[0])

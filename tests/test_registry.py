@@ -72,7 +72,7 @@ def test_entry_points_are_read_once(monkeypatch):
 def test_a_name_claimed_twice_names_both(site):
     install(site, "one_pack", "[hardneg.miners]\nshared = one_pack:Mine\n")
     install(site, "two_pack", "[hardneg.miners]\nshared = two_pack:Mine\n")
-    with pytest.raises(PluginError, match="claimed by one_pack and two_pack"):
+    with pytest.raises(PluginError, match="provided by one_pack and two_pack"):
         load_plugin("miners", "shared")
     assert all("one_pack and two_pack" in item.problem for item in list_plugins("miners") if item.name == "shared")
 
@@ -86,7 +86,7 @@ def test_what_is_no_dataclass_is_refused(site):
 def test_a_plugin_of_a_package_beside_hardneg_is_told_with_its_package(monkeypatch):
     monkeypatch.setattr("importlib.metadata.entry_points", EntryPoints)
     told = (
-        r"in package hardneg-electra, which is not installed: pip install \./plugins/hardneg-electra, from a checkout"
+        r"in package hardneg-electra, which is not installed; run pip install \./plugins/hardneg-electra in a checkout"
     )
     with pytest.raises(PluginError, match=told):
         load_plugin("rerankers", "electra")

@@ -31,7 +31,7 @@ class InfoNCE:
     Source: Qu et al., RocketQA (NAACL 2021), Eq. 2; Karpukhin et al., Dense Passage Retrieval (EMNLP 2020). For the
     directions: Li et al., Towards General Text Embeddings with Multi-stage Contrastive Learning (2023), section 3.2,
     all but `positive-positive` in one softmax, the positive in two of them; Solatorio, GISTEmbed (2024), with
-    `query-query` and `positive-positive`. `own_and_positives`: Formal et al., SPLADE v2 (2021), whose program calls it
+    `query-query` and `positive-positive`. `own_and_positives`: Formal et al., SPLADE v2 (2021), whose code calls it
     InBatchPairwiseNLL. Hardness: Lan et al., LLaVE (2025), Eq. 5, 9 for `others`; Schechter Vera et al., EmbeddingGemma
     (2025), 5 for `own`.
 
@@ -41,8 +41,8 @@ class InfoNCE:
             the other queries' positives.
         directions: terms of the softmax. For a query: `query-document`, `query-query`. For its positive:
             `document-query`, `document-document` (documents of other queries), `positive-positive` (their positives).
-        hardness: factor of a negative's score, without gradient and before the temperature, that is added to its logit.
-        hardness_of: negatives that the hardness applies to: `all`, the query's `own` mined negatives, or the `others`.
+        hardness: weight with which a negative's score, without gradient or temperature, is added to its logit.
+        hardness_of: negatives to which the hardness applies: `all`, the query's `own` mined negatives, or the `others`.
     """
 
     version: ClassVar[int] = 1
@@ -57,14 +57,14 @@ class InfoNCE:
     def __post_init__(self) -> None:
         check_temperature("infonce", self.temperature)
         if not (self.hardness >= 0 and isfinite(self.hardness)):
-            raise PluginError(f"infonce: hardness must be 0 or above, not {self.hardness}")
+            raise PluginError(f"infonce: hardness must be at least 0, not {self.hardness}")
         if not self.hardness and self.hardness_of != "all":
-            raise PluginError("infonce: hardness_of needs a hardness above 0: set one, or drop hardness_of")
+            raise PluginError("infonce: hardness_of needs a hardness above 0; set hardness, or remove hardness_of")
         if self.negatives == "own" and self.hardness_of == "others":
-            raise PluginError("infonce: hardness_of others has no effect with negatives own: drop one of them")
+            raise PluginError("infonce: hardness_of others has no effect with negatives own; remove one of them")
         if "query-document" not in self.directions or len({*self.directions}) < len(self.directions):
             named = ", ".join(self.directions) or "none"
-            raise PluginError(f"infonce: directions must be distinct and include query-document, not: {named}")
+            raise PluginError(f"infonce: directions must be distinct and include query-document, not {named}")
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ class InfoNCE:
         return tuple(sorted({part for direction in self.directions for part in _PARTS.get(direction, ())}))
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar. Raises TrainingError if the batch lacks the scores of a direction."""
+        """Return the loss, a scalar. Raises TrainingError if the batch has no scores for a direction."""
         scores = safe_scores(batch) / self.temperature
         positive, present = positive_scores(scores, batch)
         allowed = {
@@ -156,7 +156,7 @@ class Hardest:
 
 
 def side_scores(direction: Direction, batch: ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores of each row in a direction other than `query-document`; each row has one positive.
+    """Return the scores of each row in a direction other than `query-document`; each row has one positive.
 
     `document-query` uses the validity of the other query's row, so masks apply the threshold of q' to s(q', d).
 
@@ -173,7 +173,7 @@ def side_scores(direction: Direction, batch: ScoreBatch) -> tuple[Tensor, Tensor
         return safe_scores(batch)[:, drawn].T, there, there & ~torch.eye(len(there), dtype=torch.bool).to(there)
     part = batch.query_query if direction == "query-query" else batch.document_document
     if part is None:
-        raise TrainingError(f"infonce: direction {direction}: the batch has no such scores: drop the direction")
+        raise TrainingError(f"infonce: the batch has no scores for direction {direction}; remove the direction")
     rows = part if direction == "query-query" else part[drawn]
     scores = (rows[:, drawn] if direction == "positive-positive" else rows).to(safe_scores(batch).dtype)
     there = scores != -torch.inf

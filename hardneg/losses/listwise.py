@@ -1,4 +1,4 @@
-"""Listwise losses: over all documents of a query at once, with judgements or a teacher's scores as labels."""
+"""Listwise losses, over all documents of a query at once, with judgements or a teacher's scores as labels."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -34,7 +34,7 @@ class Listwise:
         return ("teacher",) if self.labels == "teacher" else ()
 
     def _labelled(self, batch: types.ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores and labels, [B, M], 0 for unused documents, and the mask of the documents used, bool [B, M]."""
+        """Return scores and labels, [B, M], 0 for unused documents, and a mask of the documents used, bool [B, M]."""
         scores = safe_scores(batch)
         labels, counted = batch.positive.to(scores.dtype), batch.valid
         if self.labels == "teacher":
@@ -145,7 +145,7 @@ class KL:
         check_temperature("kl", self.teacher_temperature)
 
     def __call__(self, batch: types.ScoreBatch) -> Tensor:
-        """The loss, a scalar. Raises TrainingError if the teacher's scores are missing or are not probabilities."""
+        """Return the loss, a scalar. Raises TrainingError if teacher scores are missing or are not probabilities."""
         scores, scored = teacher_scores("kl", batch, self.probabilities)
         scored = scored & batch.valid
         teacher = lowered(scores / self.teacher_temperature, scored).log_softmax(1)

@@ -13,18 +13,18 @@ def check_temperature(loss: str, temperature: float) -> None:
 
 
 def safe_scores(batch: types.ScoreBatch) -> Tensor:
-    """The scores in float32 or float64, [B, M]; 0 without gradient where `valid` is false."""
+    """Return the scores in float32 or float64, [B, M]; 0 without gradient where `valid` is false."""
     scores = batch.scores if batch.scores.dtype == torch.float64 else batch.scores.float()
     return scores.masked_fill(~batch.valid, 0.0)
 
 
 def negatives(batch: types.ScoreBatch) -> Tensor:
-    """The mask of documents that may be negatives of each row, bool [B, M]."""
+    """Return the mask of documents that may be negatives of each row, bool [B, M]."""
     return batch.valid & ~batch.positive
 
 
 def positive_scores(scores: Tensor, batch: types.ScoreBatch) -> tuple[Tensor, Tensor]:
-    """The scores of each row's positives, [B, P], and a mask that is false for padding, bool [B, P]."""
+    """Return the scores of each row's positives, [B, P], and a mask that is false for padding, bool [B, P]."""
     drawn = batch.positive & batch.valid
     count = max(1, int(drawn.sum(1).max())) if drawn.numel() else 0
     present, columns = drawn.to(torch.uint8).topk(min(count, drawn.shape[1]), dim=1)
@@ -32,12 +32,12 @@ def positive_scores(scores: Tensor, batch: types.ScoreBatch) -> tuple[Tensor, Te
 
 
 def lowered(values: Tensor, counted: Tensor) -> Tensor:
-    """The values, with a very low finite number where `counted` is false."""
+    """Return the values, with a very low finite number where `counted` is false."""
     return values.masked_fill(~counted, torch.finfo(values.dtype).min / 4)
 
 
 def weighted_mean(losses: Tensor, mask: Tensor, weights: Tensor | None) -> Tensor:
-    """The mean of `losses` over `mask`, weighted by row; 0 with zero gradient if the mask is empty.
+    """Return the mean of `losses` over `mask`, weighted by row; 0 with zero gradient if the mask is empty.
 
     Only the ratios of the weights matter; a row with weight 0 is ignored.
     """
@@ -53,7 +53,7 @@ _BEYOND = 1e-6  # a run stores equal scores in small downward steps, possibly be
 
 
 def teacher_scores(loss: str, batch: types.ScoreBatch, probabilities: bool = False) -> tuple[Tensor, Tensor]:
-    """The teacher's scores, [B, M], 0 where missing, and a mask of the scores that are present, bool [B, M].
+    """Return the teacher's scores, [B, M], 0 where missing, and a mask of the scores that are present, bool [B, M].
 
     probabilities: whether to convert the scores from probabilities to logits.
 
@@ -61,11 +61,11 @@ def teacher_scores(loss: str, batch: types.ScoreBatch, probabilities: bool = Fal
         TrainingError: the batch has no teacher scores, or the scores should be probabilities but are not.
     """
     if batch.teacher is None:
-        raise errors.TrainingError(f"{loss}: the batch has no teacher's scores: name a run as the stage's `teacher`")
+        raise errors.TrainingError(f"{loss}: the batch has no teacher's scores; set the stage's `teacher` to a run")
     scored = batch.teacher.isfinite()
     scores = batch.teacher.to(safe_scores(batch).dtype)
     if probabilities:
         if bool(((scores < -_BEYOND) | (scores > 1 + _BEYOND)).any()):
-            raise errors.TrainingError(f"{loss}: the teacher's scores are not probabilities: drop `probabilities`")
+            raise errors.TrainingError(f"{loss}: the teacher's scores are not probabilities; remove `probabilities`")
         scores = scores.logit(_SUREST)
     return scores.masked_fill(~scored, 0.0), scored

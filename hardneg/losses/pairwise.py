@@ -14,13 +14,13 @@ from hardneg.records import PluginError, ScoreBatch, TrainingError
 
 
 def pair_losses(scores: Tensor, batch: ScoreBatch) -> tuple[Tensor, Tensor]:
-    """RankNet's loss of each pair, [B, P, M], and the mask of real positives, bool [B, P]."""
+    """Return RankNet's loss of each pair, [B, P, M], and the mask of real positives, bool [B, P]."""
     positive, present = positive_scores(scores, batch)
     return softplus(scores[:, None, :] - positive[:, :, None]), present
 
 
 def pair_mean(losses: Tensor, present: Tensor, chosen: Tensor, weights: Tensor | None) -> Tensor:
-    """The mean of losses [B, P, M] over the real positives, bool [B, P], and the chosen negatives, bool [B, M]."""
+    """Return the mean of losses [B, P, M] over real positives, bool [B, P], and chosen negatives, bool [B, M]."""
     return weighted_mean(losses, present[:, :, None] & chosen[:, None, :], weights)
 
 
@@ -47,7 +47,7 @@ class TwoClass:
 
     The score of a pair is the difference of its two outputs, so the value equals `bce`.
 
-    Source: Qu et al., RocketQA (NAACL 2021), section 3.3; its program has two classes.
+    Source: Qu et al., RocketQA (NAACL 2021), section 3.3; the authors' code has two classes.
     """
 
     version: ClassVar[int] = 1
@@ -87,7 +87,7 @@ class RankNet:
 class Star:
     """RankNet's loss over hard negatives and over the other documents of the batch.
 
-    Without `alpha` it is the plain mean over all pairs, as in the authors' program: each query with every other
+    Without `alpha` it is the plain mean over all pairs, as in the authors' code: each query with every other
     query's positive and with the hard negatives. With `alpha` it is the paper's alpha * L_r + L_s: L_s is the mean over
     pairs with the query's own hard negatives, L_r the mean over pairs with the other documents of the batch.
 
@@ -107,7 +107,7 @@ class Star:
 
     def __post_init__(self) -> None:
         if self.alpha is not None and not self.alpha >= 0:
-            raise PluginError(f"star: alpha must be 0 or above, not {self.alpha}")
+            raise PluginError(f"star: alpha must be at least 0, not {self.alpha}")
         check_temperature("star", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
@@ -128,7 +128,7 @@ class LambdaLoss:
     """log(1 + exp(s_negative - s_positive)) of each pair, times the change in MRR@cut if the two documents swap ranks.
 
     Stage `train-queries` supplies the ranks of the documents. A rank that is unknown or beyond `cut` counts as 0. The
-    loss is the mean over the batch's queries with a pair; the authors' program divides even a short last batch by 32.
+    loss is the mean over the batch's queries with a pair; the authors' code divides even a short last batch by 32.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), Eq. 15, after
     Burges, From RankNet to LambdaRank to LambdaMART (2010).
@@ -151,14 +151,14 @@ class LambdaLoss:
 
     def __post_init__(self) -> None:
         if self.cut is None or self.cut < 1:
-            problem = "is missing" if self.cut is None else f"must be 1 or above, not {self.cut}"
-            raise PluginError(f"lambda: cut {problem}: give the rank cut-off, such as cut: 200")
+            problem = "is missing" if self.cut is None else f"must be at least 1, not {self.cut}"
+            raise PluginError(f"lambda: cut {problem}; set the rank cut-off, such as cut: 200")
         check_temperature("lambda", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar. Raises TrainingError if the batch has no ranks."""
+        """Return the loss, a scalar. Raises TrainingError if the batch has no ranks."""
         if batch.ranks is None:
-            raise TrainingError("lambda: the batch has no ranks: use stage train-queries or loss ranknet")
+            raise TrainingError("lambda: the batch has no ranks; use stage train-queries or loss ranknet")
         losses, present = pair_losses(safe_scores(batch) / self.temperature, batch)
         paired = present[:, :, None] & negatives(batch)[:, None, :]
         changes = self._changes(batch.ranks, batch, losses.dtype)
@@ -168,7 +168,7 @@ class LambdaLoss:
         return weighted_mean(each, count > 0, batch.weights)
 
     def _changes(self, ranks: Tensor, batch: ScoreBatch, dtype: torch.dtype) -> Tensor:
-        """The change of MRR for each pair, [B, P, M]; a relevant document within the cut contributes 1 / rank."""
+        """Return the change of MRR for each pair, [B, P, M]; a relevant document within the cut adds 1 / rank."""
         seen = (ranks > 0) & (ranks <= (self.cut or 0))
         worth = torch.where(seen, 1 / ranks.clamp(min=1).to(dtype), 0.0)
         held, present = positive_scores(worth, batch)
@@ -198,7 +198,7 @@ class MarginMSE:
         probabilities: whether the teacher's scores are probabilities, which are converted to logits.
         in_batch: weight of the loss of a second teacher, the stage's guide, over all pairs of a query's positive and a
             negative of the batch; 0 turns this loss off.
-        in_batch_own: whether the second teacher's loss includes a query's own negatives; in TAS-B's program only the
+        in_batch_own: whether the second teacher's loss includes a query's own negatives; in TAS-B's code only the
             first teacher scores them.
     """
 
@@ -213,9 +213,9 @@ class MarginMSE:
     def __post_init__(self) -> None:
         check_temperature("margin-mse", self.temperature)
         if not (self.in_batch >= 0 and math.isfinite(self.in_batch)):
-            raise PluginError(f"margin-mse: in_batch must be 0 or above, not {self.in_batch}")
+            raise PluginError(f"margin-mse: in_batch must be at least 0, not {self.in_batch}")
         if not (self.in_batch or self.in_batch_own):
-            raise PluginError("margin-mse: in_batch_own needs an in_batch above 0: set one, or drop in_batch_own")
+            raise PluginError("margin-mse: in_batch_own needs in_batch above 0; set in_batch, or remove in_batch_own")
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -223,7 +223,7 @@ class MarginMSE:
         return ("teacher", "guide") if self.in_batch else ("teacher",)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:
-        """The loss, a scalar. Raises TrainingError if the teacher's scores are missing or are not probabilities."""
+        """Return the loss, a scalar. Raises TrainingError if teacher scores are missing or are not probabilities."""
         loss = self._margins(batch, *pairs.teacher_scores("margin-mse", batch, self.probabilities))
         if not self.in_batch:
             return loss
@@ -253,7 +253,7 @@ class Triplet:
 
     The arccosine has no finite derivative at 1 and -1, so cosines within 1e-6 of 1 or -1 contribute no gradient.
 
-    Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track (2020), Eq. 1 to 3. The authors' program
+    Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track (2020), Eq. 1 to 3. The authors' code
     does not bound the gradient, which is NaN at a cosine of 1.
 
     Attributes:
@@ -279,7 +279,7 @@ class Triplet:
 
 
 def angular(cosines: Tensor) -> Tensor:
-    """1 - arccos(cosine) / pi, between 0 and 1; no gradient within 1e-6 of a cosine of 1 or -1."""
+    """Return 1 - arccos(cosine) / pi, between 0 and 1, without gradient within 1e-6 of a cosine of 1 or -1."""
     bounded = cosines.clamp(-1 + _NEAREST, 1 - _NEAREST)
     learnt = 1 - torch.arccos(bounded) / math.pi
     exact = 1 - torch.arccos(cosines.detach().clamp(-1, 1)) / math.pi

@@ -1,4 +1,4 @@
-"""Ranked lists of queries, from searches, files and controls of experiments, and the negatives chosen from them."""
+"""Ranked lists from searches, files and control experiments, and the selection of negatives from them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ LEFT_OUT = "dropped as "
 SEEN_BY = "negatives relevant to queries of "
 """The prefix of the count of negatives that are positives of another split; the filter `documents` drops them."""
 LABEL = "file"
-"""The label of the lists of a file, among those of runs."""
+"""The label of lists from a file, next to the labels of runs."""
 _LISTS, _BLOCK = 1024, 1024  # queries at a time
 
 Listed = tuple[NDArray[np.int64], NDArray[np.float32]]
@@ -46,7 +46,7 @@ def search_queries(
 ) -> Iterator[tuple[slice, Encoded, Hits]]:
     """Search `at_once` queries at a time; yield each slice, its encoded queries, and their best documents.
 
-    seconds: timer to which the times of `queries` (encoding) and `search` are added.
+    seconds: timer that adds up the times of `queries` (encoding) and `search`.
     """
     for start in range(0, len(texts), at_once):
         window = slice(start, start + at_once)
@@ -135,9 +135,9 @@ def planted(
     share: float,
     seed: int,
 ) -> Iterator[runs.QueryLists]:
-    """For a share of the queries with withheld positives, yield only these positives; for the rest, lists without them.
+    """Yield only withheld positives for a share of the queries that have any, and lists without them for the rest.
 
-    This share of the negatives is then false. Known positives stay in the lists for comparison. A withheld positive
+    So this share of the negatives is false. Known positives stay in the lists for comparison. A withheld positive
     that is not in a list gets the score of the list's last document. A larger share includes a smaller one's queries.
     """
     for query_id, hits in listed:
@@ -161,8 +161,8 @@ def planted(
 class ListsOfFile:
     """The negatives of each query in a file of any supported form, with texts looked up in the collection.
 
-    A file of texts is held in memory as ids. `counts` has the entries that were not found, by reason, and the queries
-    of the split that are missing from the file.
+    A file of texts is held in memory as ids. `counts` has the number of entries that were not found, by reason,
+    and of queries of the split that are missing from the file.
 
     Raises:
         UsageError: the form is unknown, or does not match the file's extension.
@@ -182,9 +182,8 @@ class ListsOfFile:
         self.rows = {query_id: row for row, query_id in enumerate(self.negatives.query_ids)}
         known = self.rows.keys() & set(queries.query_ids)
         if not known:
-            raise DataError(
-                f"{path}: no query of the file is in split {split}: name the split or collection it was mined from"
-            )
+            problem = f"no query of the file is in split {split}"
+            raise DataError(f"{path}: {problem}; use the split and dataset that it was mined from")
         absent = {"queries not in the split": len(self.rows), "queries not in the file": len(queries)}
         counts = {reason: count - len(known) for reason, count in absent.items()} | lookup.counts
         self.counts = Counter({reason: count for reason, count in counts.items() if count})
@@ -199,7 +198,7 @@ class ListsOfFile:
             ranked = runs.EMPTY
             if (row := self.rows.get(query_id)) is not None:
                 item, what = self.negatives[row], f"{self.path}: negative of query {query_id}:"
-                self.corpus.known_rows(item.negatives, what, "name the file's own collection")
+                self.corpus.known_rows(item.negatives, what, "use the collection that the file was mined from")
                 ranked = RankedList(item.negatives, np.asarray(item.scores, np.float32))
             yield query_id, {LABEL: ranked, **lists}
 
@@ -210,7 +209,7 @@ def filled(miner: NegativeMiner, candidates: Iterable[Candidates], seed: int, co
     Added documents are not positives, copies of positives or existing negatives, and have no scores (nan). A small
     corpus may have too few documents.
 
-    Source: the filter of nomic's embedding models (Nussbaum et al., Nomic Embed, arXiv 2402.01613; their program
+    Source: the filter of nomic's embedding models (Nussbaum et al., Nomic Embed, arXiv 2402.01613; their code,
     contrastors) fills short lists with random documents.
     """
     for query, mined in paired(candidates, partial(miner.mine, seed=seed)):
@@ -239,8 +238,8 @@ def compares(*plugins: object) -> bool:
 class Choosing:
     """The selection of negatives by a miner and filters.
 
-    positives: known positives by query; a query without positives gets no negatives. seed: seed of miners that draw at
-    random. fill_to: number of negatives up to which random documents of the corpus are added to each query.
+    positives: known positives by query; a query without positives gets no negatives. seed: seed of random
+    miners. fill_to: number of negatives up to which random documents of the corpus are added to each query.
     """
 
     corpus: Corpus

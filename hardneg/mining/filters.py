@@ -62,7 +62,7 @@ class MiningTexts:
     @property
     def facts(self) -> dict[str, int]:
         """Counts of queries that share a text, of queries without answers, and of answers that cannot be matched."""
-        counts = Counter({"queries with the text of another": len(self._sharing)} if self._sharing else {})
+        counts = Counter({"queries with the same text as another": len(self._sharing)} if self._sharing else {})
         for passages in self._passages.values():
             counts.update(passages.left_out)
             counts["queries without answers"] = len(self.collection.queries(self.split)) - len(passages.query_ids)
@@ -135,8 +135,8 @@ class AnswerFilter:
 class DocumentsFilter:
     """Drop documents that are judged for queries of other splits.
 
-    A model trained on documents of dev and test queries, even as negatives, has seen them. Its results on those splits
-    say nothing about unseen documents.
+    A model trained on documents of dev and test queries, even as negatives, has seen them, so its results on those
+    splits do not carry over to unseen documents.
 
     Attributes:
         of: the split whose documents are kept; the default is the split that is mined.
@@ -150,7 +150,7 @@ class DocumentsFilter:
         """Yield `outside the named documents` for each dropped candidate. Raises DataError for an unknown split."""
         collection, own = texts.collection, self.of or texts.split
         if own not in collection.splits:
-            raise DataError(f"documents.of: no split {own!r} in this collection; it has {', '.join(collection.splits)}")
+            raise DataError(f"documents.of: no split {own!r}; available: {', '.join(collection.splits)}")
         others = (collection.qrels(split) for split in collection.splits if split != own)
         elsewhere = {doc_id for qrels in others for judged in qrels.values() for doc_id in judged}
         for query in candidates:
@@ -201,9 +201,9 @@ class NearCopyFilter:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreFilter:
-    """Drop documents whose score fails a rule; scores are those of the run labelled `scores`, or else of the list.
+    """Drop documents whose score fails a rule; scores come from the run labelled `scores`, or else from the list.
 
-    Each rule is that of the miner of the same name. Documents drawn from the corpus have no score and are kept.
+    Each rule is the same as in the miner of that name. Documents drawn from the corpus have no score and are kept.
 
     Source: Qu et al., RocketQA (NAACL 2021), section 3.3; Moreira et al., NV-Retriever (arXiv 2407.15831).
 
@@ -259,15 +259,15 @@ def paired(
     reading = read()
     for result in through(reading):
         if not ahead:
-            raise PluginError("a miner or filter returned more results than queries: one per query is needed")
+            raise PluginError("a miner or filter returned more results than queries; it must return one per query")
         yield ahead.popleft(), result
     if ahead or next(reading, None) is not None:
-        raise PluginError("a miner or filter returned fewer results than queries: one per query is needed")
+        raise PluginError("a miner or filter returned fewer results than queries; it must return one per query")
 
 
 @dataclass(frozen=True)
 class Filters:
-    """Filters that are applied one after another, and the texts that they read; there are no filters by default.
+    """A sequence of filters to apply, and the texts that they read.
 
     aside: by query, the documents that cannot be negatives because of the query's text.
     """
@@ -286,7 +286,7 @@ class Filters:
     ) -> "Filters":
         """Build the filters for mining; excluded documents and documents with the query's text are dropped first.
 
-        answers: how an answer filter before `plugins` matches answers; None for no filter. known: positives by query.
+        answers: how to match answers in a filter before `plugins`; None means no filter. known: positives by query.
         """
         aside = texts.aside(known)
         first = [ExcludedFilter(texts.collection.excluded(), EXCLUDED), ExcludedFilter(aside, SAME_TEXT)]
@@ -296,7 +296,7 @@ class Filters:
     def apply(self, candidates: Iterable[Candidates], dropped: Counter[str]) -> Iterator[Candidates]:
         """Return the candidates without the documents that the filters drop; count the dropped documents by reason.
 
-        Known positives stay in the lists, since the miners leave them out.
+        Known positives stay in the lists, because miners exclude them.
         """
         for each in self.plugins:
             candidates = self._apply(candidates, each, dropped)

@@ -1,4 +1,4 @@
-"""Miners by rank, which take the top of a list, a window, or random documents; selection shared by all miners."""
+"""Miners that select documents by rank or at random, and functions for selection that all miners share."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,20 +14,20 @@ from hardneg.records import LIST_DEPTH, TOP_DEPTH, Candidates, Negatives, Plugin
 from hardneg.runtime import generator
 
 Reason = Callable[[str], str | None]
-"""The reason why a document cannot be a negative of a query; None if it can."""
+"""Returns the reason why a document cannot be a negative of a query; None if it can."""
 
 
 def check_counts(**counts: int) -> None:
     """Raise PluginError if an option is below 1."""
     if min(counts.values()) < 1:
         values = " and ".join(f"{name} {count}" if len(counts) > 1 else str(count) for name, count in counts.items())
-        raise PluginError(f"{' and '.join(counts)} must be 1 or above, not {values}")
+        raise PluginError(f"{' and '.join(counts)} must be at least 1, not {values}")
 
 
 def refusal(query: Candidates, exclude_copies: bool, taken: Iterable[str] = ()) -> Reason:
-    """Return a function that gives the reason why a document cannot be a negative of the query, or None.
+    """Return a function that returns the reason why a document cannot be a negative of the query, or None.
 
-    The function accepts each document once; a second time, or if already `taken`, the document is `repeated`.
+    The function accepts each document once; after that, and for documents in `taken`, the reason is `repeated`.
     """
     reasons = dict.fromkeys(taken, "repeated")
     reasons |= dict.fromkeys(query.duplicates if exclude_copies else (), "duplicate")
@@ -57,7 +57,7 @@ def evenly(sizes: Sequence[int]) -> NDArray[np.int64]:
 
 
 def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: bool) -> Negatives:
-    """Select the first `count` possible negatives at the given ranks of the list, counted from 0."""
+    """Select the first `count` documents that can be negatives from the given ranks of the list, counted from 0."""
     ranking, dropped = query.ranking, Counter[str]()
     doc_ids = (ranking.doc_ids[rank] for rank in ranks)
     chosen = [ranks[i] for i, _ in islice(accepted(doc_ids, refusal(query, exclude_copies), dropped), count)]
@@ -95,11 +95,11 @@ class TopK:
     """The best-ranked documents of a run that are not positives, such as STAR's static hard negatives.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 6.1.1; the
-    top 200 are those of section 7.3.
+    default depth comes from section 7.3.
 
     Attributes:
-        depth: number of documents to keep, counted after the exclusions; a shorter list yields fewer.
-        exclude_copies: whether to leave out documents with the same contents as a positive.
+        depth: number of documents to keep, counted after exclusions; a shorter list yields fewer.
+        exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -111,7 +111,7 @@ class TopK:
         check_counts(depth=self.depth)
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Yield the negatives of each query, best first; `seed` has no effect, since nothing is drawn at random."""
+        """Yield the negatives of each query, best first; `seed` has no effect, because the selection is not random."""
         for query in candidates:
             yield select(query, range(len(query.ranking.doc_ids)), self.depth, self.exclude_copies)
 
@@ -123,12 +123,12 @@ class Window:
     Ranks are those of the run as it was retrieved, counted from 1 before any exclusion: a positive at the top uses up
     one of the skipped ranks. The top is skipped because unlabelled positives are most common there.
 
-    Source: Wrzalik and Krechel, CoRT, whose program draws from ranks 8 to 100: skip 7, depth 100.
+    Source: Wrzalik and Krechel, CoRT, whose code draws from ranks 8 to 100: skip 7, depth 100.
 
     Attributes:
-        skip: number of ranks to leave out at the top.
+        skip: number of top ranks to skip.
         depth: the last rank to include.
-        exclude_copies: whether to leave out documents with the same contents as a positive.
+        exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -142,7 +142,7 @@ class Window:
             raise PluginError(f"need 0 <= skip < depth, not skip {self.skip} and depth {self.depth}")
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Yield the negatives of each query, best first; `seed` has no effect, since nothing is drawn at random."""
+        """Yield the negatives of each query, best first; `seed` has no effect, because the selection is not random."""
         for query in candidates:
             length = len(query.ranking.doc_ids)
             negatives = select(query, range(self.skip, min(self.depth, length)), self.depth, self.exclude_copies)
@@ -155,12 +155,12 @@ class Sampled:
     """Documents drawn uniformly, without replacement, from the top `depth` documents of a run, without positives.
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
-    (ICLR 2021), section 5; its program keeps 20 of the top 200.
+    (ICLR 2021), section 5; the authors' code keeps 20 of the top 200.
 
     Attributes:
         depth: the last rank to draw from, counted from 1 before any exclusion.
         count: number of documents to keep; all documents of a shorter list are drawn.
-        exclude_copies: whether to leave out documents with the same contents as a positive.
+        exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -189,7 +189,7 @@ class Random:
 
     Attributes:
         count: number of documents to draw; all documents of a smaller corpus are drawn.
-        exclude_copies: whether to leave out documents with the same contents as a positive.
+        exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -218,9 +218,9 @@ class Mixed:
     Retrieval (ICLR 2021), section 5: 1:1, from BM25's top 100.
 
     Attributes:
-        depth: number of documents from the top, counted after the exclusions.
+        depth: number of documents from the top, counted after exclusions.
         ratio: number of random documents, which have no scores (nan), per ranked document.
-        exclude_copies: whether to leave out documents with the same contents as a positive.
+        exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -252,18 +252,18 @@ class Mixed:
 class Union:
     """Negatives from the top of several runs in given shares, evenly interleaved, without positives.
 
-    A document is taken once, from the first run that has it; later runs continue with their next document. A run with
-    too few documents contributes all it has. A document's score is that of the run it is taken from.
+    A document is selected once, from the first run that has it; later runs continue with their next document. A run
+    with too few documents contributes all it has. A document keeps its score in the run that it is selected from.
 
     Source: ANCE-Tele (Sun et al., Reduce Catastrophic Forgetting of Dense Retrieval Training with Teleportation
-    Negatives, EMNLP 2022): its program draws 30 of the top 200 of each list.
+    Negatives, EMNLP 2022): the authors' code draws 30 of the top 200 of each list.
 
     Attributes:
         count: number of documents to keep from all runs together.
         depth: the last rank of each run to include, counted from 1 before any exclusion.
         shares: the relative share of each run, by label; empty means equal shares.
-        choice: `sampled` draws from the top of each run; `top` takes the best-ranked documents.
-        exclude_copies: whether to leave out documents with the same contents as a positive.
+        choice: `sampled` draws from the top of each run; `top` selects the best-ranked documents.
+        exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -278,17 +278,17 @@ class Union:
         check_counts(count=self.count, depth=self.depth)
         wrong = [f"{label} has {share}" for label, share in self.shares.items() if not 0 < share < inf]
         if wrong:
-            raise PluginError(f"shares must be numbers above 0: {', '.join(wrong)}")
+            raise PluginError(f"shares must be above 0, but {', '.join(wrong)}")
 
     def problems(self, runs: Sequence[str]) -> Iterator[str]:
         """Yield the problems with the runs' labels."""
         if len(runs) < 2:
-            yield f"union joins several runs: give {'another one' if runs else 'two or more'}, or use miner sampled"
+            yield f"union needs several runs; add {'another one' if runs else 'two or more'}, or use miner sampled"
         if self.shares:
             wrong = [*(f"no run {label}" for label in self.shares if label not in runs)]
             wrong += [f"no share of {label}" for label in runs if label not in self.shares]
             if wrong:
-                yield f"union: {', '.join(wrong)}: shares must name the runs, which are {', '.join(runs)}"
+                yield f"union: {', '.join(wrong)}; shares must have the labels of the runs, {', '.join(runs)}"
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
         """Yield the negatives of each query.

@@ -1,4 +1,4 @@
-"""Miners that filter candidates by their scores, or draw by them, and the rules for scores."""
+"""Miners that filter or sample candidates by score, and the rules for scores."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ Scores = NDArray[np.float64]
 Rule = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.bool_]]
 """Maps candidates' scores, float32 [n], and their query's lowest positive score, float32 [n] or [1], to bool [n].
 
-Documents without a score (nan) are dropped, and all documents by a rule that compares if no positive has a score.
+Documents without a score (nan) are dropped. A rule that compares drops all documents if no positive has a score.
 """
 
 RULES: Mapping[str, Callable[[float], Rule]] = {
@@ -29,10 +29,10 @@ RULES: Mapping[str, Callable[[float], Rule]] = {
     "pos-margin": lambda width: lambda scores, positive: scores + width <= positive,
     "pos-percent": lambda share: lambda scores, positive: scores <= positive - np.abs(positive) * (1 - share),
 }
-"""The rule of each miner by the miner's name, from its threshold."""
+"""Functions from a threshold to a rule, by the name of the miner."""
 
 COMPARING = ("pos-margin", "pos-percent")
-"""The rules that compare a document's score with those of the query's positives."""
+"""The rules that compare a document's score with the scores of the query's positives."""
 
 FORMS: Mapping[str, Callable[[Scores, float], Scores]] = {
     "paper": lambda away, shift: (away - shift) ** 2,
@@ -74,25 +74,25 @@ class SimAns:
     """Draw ambiguous negatives, whose scores are near the positive's, neither far above nor far below.
 
     The odds of document d are exp(-sharpness * f), where `form` defines f from away = s(d) - s(positive). Draws are
-    without replacement, from the top of the list. A positive that is not in the list has no score, so use a run
+    without replacement from the top of the list. A positive that is not in the list has no score, so use a run
     searched with `positives`.
 
     Source: Zhou et al., SimANS: Simple Ambiguous Negatives Sampling for Dense Text Retrieval (EMNLP 2022,
-    arXiv 2210.11773), Eq. 4; the other forms come from the authors' programs.
+    arXiv 2210.11773), Eq. 4; the other forms come from the authors' code.
 
     Attributes:
         count: number of documents to draw; all candidates of a shorter list are drawn.
         depth: the last rank to draw from, counted from 1 before any exclusion.
         sharpness: the paper's a; scores in a narrow range, such as cosines, need a larger value.
         shift: the paper's b; the forms unshifted and absolute do not use it.
-        form: paper, f = (away - shift)^2; unshifted, away^2 (the program's read-me); absolute, abs(away) (its program
-            for MS MARCO passages, sharpness 3); opposite, (away + shift)^2 (its programs for NQ, TriviaQA and MS MARCO
-            documents, which shift the other way than the paper).
+        form: paper, f = (away - shift)^2; unshifted, away^2 (the README of the code); absolute, abs(away) (the code
+            for MS MARCO passages, sharpness 3); opposite, (away + shift)^2 (the code for NQ, TriviaQA and MS MARCO
+            documents, which shifts the other way from the paper).
         positive: which score to use if a query has several scored positives: drawn, the score of a random one, as
             published; mean; lowest.
         without_positive: what a query without a scored positive gets: last, the lowest-ranked documents of the top, as
-            in the programs; drop, no negatives.
-        exclude_copies: whether to leave out documents with the same contents as a positive.
+            in the code; drop, no negatives.
+        exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 2
@@ -111,9 +111,9 @@ class SimAns:
         check_counts(count=self.count, depth=self.depth)
         if not 0 <= self.sharpness < np.inf or not isfinite(self.shift):
             values = f"{self.sharpness} and {self.shift}"
-            raise PluginError(f"sharpness must be a number of at least 0 and shift a number, not {values}")
+            raise PluginError(f"sharpness must be at least 0 and finite, and shift must be finite, not {values}")
         if self.shift and self.form in ("unshifted", "absolute"):
-            raise PluginError(f"form {self.form} has no shift: leave shift out, or use form paper")
+            raise PluginError(f"form {self.form} does not use shift; remove shift, or use form paper")
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
         """Yield the negatives of each query, in the list's order."""
@@ -150,7 +150,7 @@ class SimAns:
 class Filtered:
     """The first `count` documents at the top of a list whose scores satisfy a rule, without positives.
 
-    A subclass names the rule and the field that holds the rule's threshold.
+    A subclass sets the name of the rule (`named`) and of the field with its threshold (`threshold`).
 
     Attributes:
         depth: number of documents at the top of the list to consider.
@@ -158,7 +158,7 @@ class Filtered:
         order: the order of the documents that the rule keeps: top, as in the list; scored, by descending score in the
             run labelled `scores`; random, in random order.
         fill: random draws missing negatives from the list below `depth`, whatever their scores.
-        exclude_copies: whether to leave out documents with the same contents as a positive.
+        exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 
     version: ClassVar[int] = 1
@@ -177,7 +177,7 @@ class Filtered:
         check_threshold(self.named, self.threshold, getattr(self, self.threshold))
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Yield each query's negatives, with the documents of the first `depth` that were left out."""
+        """Yield the negatives of each query, with the documents that were dropped from the first `depth`."""
         rule = self._rule()
         for query in candidates:
             yield self._mined(query, rule, generator(seed, "filtered", query.query_id))
@@ -213,11 +213,11 @@ class Filtered:
 class Denoised(Filtered):
     """The documents at the top of a list that a cross-encoder confidently scores as negative.
 
-    Source: Qu et al., RocketQA (NAACL 2021), sections 3.3 and 4.1.3. Its program keeps the first of the top 50, and
-    fills up at random from lower ranks.
+    Source: Qu et al., RocketQA (NAACL 2021), sections 3.3 and 4.1.3. The authors' code keeps the first of the
+    top 50, and draws missing negatives at random from lower ranks.
 
     Attributes:
-        below: bound that a document's score must be below, in the run labelled `scores`, or else in the list.
+        below: exclusive upper bound on a document's score in the run labelled `scores`, or else in the list.
     """
 
     version: ClassVar[int] = 1
@@ -233,7 +233,7 @@ class MaxScore(Filtered):
     Source: Merrick et al., Arctic-Embed (arXiv 2405.05374), where the threshold is tuned.
 
     Attributes:
-        highest: highest score of a document that is kept, in the run labelled `scores`, or else in the list.
+        highest: highest score of a kept document in the run labelled `scores`, or else in the list.
     """
 
     version: ClassVar[int] = 1

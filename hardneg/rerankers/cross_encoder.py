@@ -23,11 +23,11 @@ class CrossEncoder:
         source: hub id or folder of a sequence classifier with one or two outputs; stage train-reranker also accepts an
             encoder, such as packaged:all-MiniLM-L6-v2, and gives it a new head.
         revision: a branch, tag or commit of a hub id.
-        length: maximum tokens of a pair, including special tokens; the longer of the two texts is truncated first.
+        length: maximum number of tokens per pair, with special tokens; the longer of the two texts is truncated first.
         activation: `sigmoid` turns scores into probabilities (a softmax for two outputs); `none` returns the logits.
         outputs: the number of outputs of the head, 1 or 2; the default is the source's number, or 1 for a new head.
         seed: the seed of a new head's weights.
-        code: `native` uses transformers' own code for a source that names custom code.
+        code: `native` uses transformers' own code for a source with custom code.
     """
 
     version: ClassVar[int] = 1
@@ -43,12 +43,12 @@ class CrossEncoder:
 
     def __post_init__(self) -> None:
         if not self.source.strip():
-            raise PluginError("cross-encoder: source is empty: give a folder or a hub id, as in cross-encoder:FOLDER")
+            raise PluginError("cross-encoder: source is empty; set a folder or a hub id, as in cross-encoder:FOLDER")
         if self.length < _SHORTEST:
-            raise PluginError(f"cross-encoder: length is {self.length}: at least {_SHORTEST} tokens are needed")
+            raise PluginError(f"cross-encoder: length is {self.length}; it must be at least {_SHORTEST}")
 
     def fingerprint(self) -> str:
-        """The digest of the source's content."""
+        """Return the digest of the source's content."""
         return digest(resolved.model_content(self._location))
 
     @property
@@ -76,14 +76,14 @@ class CrossEncoder:
         yield from network.PairScorer.opened(self, None).rerank(requests)
 
     def check_trained(self) -> None:
-        """Raise ModelError if the source is on this machine and has no head or not `outputs` outputs."""
+        """Raise ModelError if the source is on this machine and has no head, or a head without `outputs` outputs."""
         if (folder := self._location.folder) is None:
             return
         own, problem = model_files.own_head(folder), ""
         if not own:
-            problem = "this is an encoder, its weights have no head for scores: name a cross-encoder"
+            problem = "this is an encoder without a scoring head; use a cross-encoder"
         elif self.outputs not in (None, own):
-            problem = f"its head has {counted(own, 'output')}, but outputs is {self.outputs}: leave outputs out"
+            problem = f"its head has {counted(own, 'output')}, but outputs is {self.outputs}; remove outputs"
         if problem:
             raise ModelError(f"reranker {self.source}: {problem}, or train this one with stage train-reranker")
 

@@ -1,4 +1,4 @@
-"""A network that scores pairs of a query and a document: opened, run with or without gradients, saved."""
+"""Networks that score pairs of a query and a document: opening, scoring, gradients, and saving."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,10 +37,10 @@ def load_classifier(
 ) -> CrossEncoder:
     """Load the network in a folder on the CPU, with float32 weights, in evaluation mode.
 
-    length: maximum tokens of a pair. outputs: number of outputs of the head; None means the folder's number, or 1 for a
-    new head. seed: seed of weights missing from the folder, such as a new head. activation: `sigmoid` or `none`.
+    length: maximum number of tokens per pair. outputs: number of outputs of the head; None means the folder's number,
+    or 1 for a new head. seed: seed of weights missing from the folder. activation: `sigmoid` or `none`.
 
-    Raises ModelError if the folder holds no such model, or only a part of a classifier's weights.
+    Raises ModelError if the folder has no such model, or only part of a classifier's weights.
     """
     model_files.read_folder(folder).check()
     own = model_files.own_head(folder)
@@ -55,7 +55,7 @@ def load_classifier(
     network: CrossEncoder = CrossEncoder(modules=[transformer], device="cpu", activation_fn=last)
     most = network.max_seq_length
     if most is not None and most < length:
-        raise ModelError(f"reranker {folder}: reads at most {most} tokens, but length is {length}: lower it")
+        raise ModelError(f"reranker {folder}: reads at most {most} tokens, but length is {length}; lower length")
     network.max_seq_length = length
     return network.eval()
 
@@ -70,14 +70,14 @@ class PairNetwork:
     """
 
     def __init__(self, module: CrossEncoder) -> None:
-        """module: the `CrossEncoder`. Raises ModelError: it cannot be trained or batched."""
+        """Wrap a `CrossEncoder`. Raises ModelError if it cannot be trained or batched."""
         if getattr(module[0], "tokenizer", None) is None or module[0].transformer_task not in _TASKS:
             raise ModelError(
-                "a reranker must be a transformer that classifies sequences, or one with a head over its vectors: "
-                "name another model"
+                "a reranker must be a transformer that classifies sequences, or one with a head over its vectors; "
+                "use another model"
             )
         if module.num_labels not in (1, 2):
-            raise ModelError(f"the reranker has {module.num_labels} outputs: name a model with one or two")
+            raise ModelError(f"the reranker has {module.num_labels} outputs; use a model with one or two")
         if module[0].transformer_task == _TASKS[0]:
             _agree_on_padding(module[0].tokenizer, module[0].model.config.get_text_config())
         self.module: Any = module
@@ -98,17 +98,17 @@ class PairNetwork:
         return tokens.tokenise(self.module[0].tokenizer, queries, self.module.max_seq_length, pairs=documents)
 
     def features(self, queries: Sequence[str], documents: Sequence[str]) -> dict[str, Tensor]:
-        """The input of `logits` by name: int64 tensors [n, longest pair] on the CPU."""
+        """Return the input of `logits` by name: int64 tensors [n, longest pair] on the CPU."""
         return self.tokenise(queries, documents).batch(np.arange(len(queries)))
 
     def logits(self, features: dict[str, Tensor]) -> Tensor:
-        """The logits of pairs, float32 [n], with gradients, under any autocast."""
+        """Return the logits of pairs, float32 [n], with gradients, under any autocast."""
         placed = {name: value.to(self.device, non_blocking=True) for name, value in features.items()}
         outputs: Tensor = self.module(placed)["scores"].float()
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
     def activated(self, logits: Sequence[float]) -> list[float]:
-        """The scores of one query's documents, float64; different logits give different scores."""
+        """Return the scores of one query's documents, float64; different logits give different scores."""
         scores: list[float] = self.module.activation_fn(torch.tensor(logits, dtype=torch.float64)).tolist()
         for higher, lower in pairwise(np.lexsort((-np.asarray(logits), -np.asarray(scores))).tolist()):
             below = scores[higher] if logits[lower] == logits[higher] else math.nextafter(scores[higher], -math.inf)
@@ -116,11 +116,11 @@ class PairNetwork:
         return scores
 
     def sharing(self) -> "PairNetwork":
-        """A copy that shares the weights, and whose computation may be changed."""
+        """Return a copy that shares the weights, but whose computation may be changed."""
         return PairNetwork(towers.sharing(self.module))
 
     def in_bfloat16(self) -> "PairNetwork":
-        """A copy with bfloat16 weights, except for the float32 head, whose sums distinguish pairs with close scores."""
+        """Return a copy with bfloat16 weights and a float32 head, which distinguishes pairs with close scores."""
         copied = deepcopy(self.module)
         model = copied[0].model
         towers.hold_in(model.base_model, torch.bfloat16)
@@ -141,13 +141,13 @@ class PairNetwork:
 
 
 def _agree_on_padding(tokenizer: Any, config: Any) -> None:
-    """Makes both pad with one token that ends no text, as decoders classify by the last other token."""
+    """Make both pad with a token that ends no text, because decoders classify by the last token before padding."""
     own, (*_, last) = config.pad_token_id, tokenizer("a", "a")["input_ids"]
     if own is None or not 0 <= own < config.vocab_size:
         others = (getattr(tokenizer, f"{name}_token_id") for name in ("pad", "eos", "bos", "cls", "unk"))
         config.pad_token_id = own = next((token for token in others if token not in (None, last)), None)
     if own is None:
-        raise ModelError("the reranker has no padding token: set pad_token in its tokenizer_config.json")
+        raise ModelError("the reranker has no padding token; set pad_token in its tokenizer_config.json")
     if tokenizer.pad_token_id != own:
         tokenizer.pad_token = tokenizer.convert_ids_to_tokens(own)
 
@@ -183,7 +183,7 @@ class PairScorer:
         device: str | None = None,
         options: EncodeOptions | None = None,
     ) -> "PairScorer":
-        """Prepare a plugin's network, or that in `folder`. Raises ModelError if it cannot be opened or is untrained."""
+        """Prepare a plugin's network, or the one in `folder`. Raises ModelError if it is untrained or unreadable."""
         module = plugin.load(folder)
         if folder is None and (check_trained := getattr(plugin, "check_trained", None)):
             check_trained()
@@ -236,19 +236,19 @@ class PairScorer:
                 scores[towers.placed(rows, device)] = logits
         values: NDArray[np.float32] = scores.cpu().numpy()
         if not np.isfinite(values).all():
-            raise ModelError("a score of the reranker is not finite: check its weights, or use precision fp32")
+            raise ModelError("the reranker's scores are not all finite; check its weights, or use precision fp32")
         return values
 
 
 def best_device() -> str:
-    """The default device: `cuda`, `mps` or `cpu`."""
+    """Return the default device: `cuda`, `mps` or `cpu`."""
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 def reranker_card(network: PairNetwork, facts: Mapping[str, object]) -> str:
-    """A Markdown card with the network's origin and how to open it; facts: the entries of its list, in order."""
+    """Return a Markdown card with the origin of the network and how to open it; facts: its list items, in order."""
     own = {"Tokens read": f"{network.module.max_seq_length} of a query and a document together"}
     shown = "\n".join(f"- {name}: {model_card.without_folder(value)}" for name, value in {**facts, **own}.items())
     softmax = ", activation_fn=torch.nn.Softmax(dim=1))[:, 1]  # after import torch"

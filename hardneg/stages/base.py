@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 _FULL = 0.6  # mean length of a document, as a share of the tokens read at most
 _TERMS = 120  # terms of a passage in a learned sparse index
 FORM_WORDS = {"vectors": "one vector per text", "weights": "term weights", "token-vectors": "one vector per token"}
-"""The forms of encoded texts in words."""
+"""Descriptions of the forms of encoded texts."""
 FORMS = {"weights": Trait.WEIGHTS, "token-vectors": Trait.TOKEN_VECTORS}
-"""Trait of an encoded artifact by the form of its texts; none for single vectors."""
-_ANOTHER = "name an encode stage of a model with one vector per text"
+"""Trait of an encoded artifact by the form of its texts; single vectors have none."""
+_ANOTHER = "use an encode stage whose model has one vector per text"
 NOT_ONE_VECTOR: Mapping[str, str] = {
     Trait.TEXTS: _ANOTHER,
     Trait.WEIGHTS: _ANOTHER,
     Trait.TOKEN_VECTORS: _ANOTHER,
-    Trait.IMPORTED: "the model that encodes the queries is unknown: name an encode stage",
+    Trait.IMPORTED: "use an encode stage",
 }
-"""Traits that exclude an index whose model must encode queries, each with advice."""
+"""Traits that rule out an index whose model must encode queries, each with advice."""
 Facts = Mapping[str, Any]
 """Facts of an artifact in its manifest, as JSON."""
 
@@ -67,7 +67,7 @@ class Sizes:
     collections: Mapping[str, "Sizes"] = field(default_factory=dict)
 
     def queries(self, split: str) -> int:
-        """The number of queries in a split; if unknown, a tenth of the number of documents."""
+        """Return the number of queries in a split; if unknown, a tenth of the number of documents."""
         return self.splits.get(split, max(1, self.documents // 10))
 
     @property
@@ -91,14 +91,14 @@ def encoding(cut: Segments | None, sizes: Sizes) -> Row:
 
 
 def source_of(plugin: object) -> ModelSpec | None:
-    """The network that a configured plugin loads, if it has a `source`."""
+    """Return the network that a configured plugin loads, if it has a `source`."""
     source = getattr(plugin, "source", None)
     return ModelSpec(str(source), getattr(plugin, "revision", None)) if source else None
 
 
 @dataclass(frozen=True)
 class RecipeView:
-    """A recipe seen from its stage `name`. plugins: configured plugins by stage and field; trail: detects cycles."""
+    """A recipe as seen from stage `name`. plugins: configured, by stage and field. trail: stages visited before."""
 
     name: str
     stages: Mapping[str, "StageSpec"]
@@ -108,31 +108,31 @@ class RecipeView:
     trail: frozenset[str] = frozenset()
 
     def at(self, name: str) -> "tuple[StageSpec | None, RecipeView]":
-        """Another stage (None if it is unknown or part of a cycle) and the recipe seen from that stage."""
+        """Return the stage `name` (None if it is unknown or part of a cycle), and the recipe as seen from it."""
         spec = self.stages.get(name) if name not in self.trail else None
         return spec, replace(self, name=name, trail=self.trail | {self.name})
 
     def plugin(self, field_name: str) -> Any:
-        """The stage's configured plugin; None if the plugin could not be configured."""
+        """Return the stage's configured plugin; None if the plugin could not be configured."""
         return self.plugins.get((self.name, field_name))
 
     def list_length(self, run: str) -> int | None:
-        """The maximum number of documents per query of a run; None if unknown."""
+        """Return the maximum number of documents per query of a run; None if unknown."""
         spec, view = self.at(run)
         return spec.list_length(view) if isinstance(spec, RunSpec) else None
 
     def model_of(self, name: str) -> ModelSpec:
-        """The model that a stage provides or starts training from; for `start`, the recipe's own model."""
+        """Return the model that a stage provides or starts training from; for `start`, the recipe's own model."""
         spec, view = self.at(name)
         return self.model if spec is None else spec.began_with(view)
 
     def traits(self, name: str) -> Mapping[str, str]:
-        """The traits of a stage's artifact, each with its stage of origin; empty for an unknown stage."""
+        """Return the traits of a stage's artifact, each with its stage of origin; empty for an unknown stage."""
         spec, view = self.at(name)
         return {} if spec is None else spec.traits(view)
 
     def query_model(self, index: str) -> str | None:
-        """The stage whose model encodes queries for an index; None if the index is searched with texts."""
+        """Return the stage whose model encodes queries for an index; None if the index is searched with texts."""
         spec, view = self.at(index)
         return spec.query_model(view) if isinstance(spec, IndexSpec) else None
 
@@ -156,7 +156,7 @@ class StageSpec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     dataset: Annotated[str | None, Reference(("collection",))] = Field(
-        default=None, description="A stage that makes a collection, read in place of the recipe's dataset."
+        default=None, description="A stage whose collection is read instead of the recipe's dataset."
     )
 
     version: ClassVar[int]
@@ -175,128 +175,128 @@ class StageSpec(BaseModel):
     @model_validator(mode="after")
     def _can_have_a_key(self) -> Self:
         if self.dataset is not None and not self.needs_dataset:
-            raise ValueError("dataset: this stage reads none; remove it")
+            raise ValueError("dataset: this stage reads no dataset; remove it")
         infinite = wording.not_finite(vars(self))
         if lines := [f"{path}: must be a finite number (got {value})" for path, value in infinite]:
             raise ValueError("; ".join(lines))
         return self
 
     def why(self) -> str:
-        """The purpose of the stage, which is printed during a run; may be empty."""
+        """Return the purpose of the stage, which is printed during a run; may be empty."""
         return self.purpose
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """The types that references to this stage may request, each with its folder; `section` if reports show one."""
+        """The artifact types of this stage, each with its folder, and `section` if reports can show one."""
         shown = type(self).sections is not StageSpec.sections
         return {self.artifact_type: self.artifact_folder, **({SECTION: "."} if shown else {})}
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """All references: the path in this spec, the stage named, and the requirements."""
+        """Return all references: the path in this spec, the name of the stage, and the requirements."""
         return ((path, name, mark) for path, mark, name in marked(self, Reference))
 
     def plugins(self) -> Iterator[tuple[str, str, types.PluginSetting]]:
-        """All plugin settings: the field (with the position in a list), the kind of plugin, and the value."""
+        """Return all plugin settings: the field (with the position in a list), the kind of plugin, and the value."""
         return ((path, mark.kind, setting) for path, mark, setting in marked(self, PluginKind))
 
     def identity(self) -> dict[str, Any]:
-        """The fields that may change the result; references, plugins and files enter the key by content instead."""
+        """Return the fields that may change the result; references, plugins and files enter the key by content."""
         marks, described = Reference | PluginKind | InputFile, type(self).model_fields.items()
         by_content = [name for name, info in described if any(isinstance(each, marks) for each in info.metadata)]
         return options_in_key(self, {"stage", *by_content})
 
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
-        """Additional key content by name: functions that return a digest or raise a HardnegError."""
+        """Return additional key content by name: functions that return a digest or raise a HardnegError."""
         return {}
 
     def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> Self:
-        """The stage with its recipe-dependent defaults filled in; written: the stage's mapping in the recipe.
+        """Return the stage with its recipe-dependent defaults filled in; written: the stage's mapping in the recipe.
 
         Suspicious but valid settings are added to `notes`, one line each: `field: problem; advice`.
         """
         return self
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Mistakes of this stage in its recipe, one line each: `field: problem; advice`."""
+        """Yield the mistakes of this stage in its recipe, one line each: `field: problem; advice`."""
         yield from ()
 
     def missing(self, collection: Facts) -> Iterator[str]:
-        """Requirements that the collection does not meet, one line each; collection: the facts of stage `dataset`."""
+        """Yield the requirements that a collection does not meet; collection: the facts of stage `dataset`."""
         yield from ()
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The input stages that recipes leave implicit, by path; by default, the models that references require."""
+        """Return the inputs that recipes leave implicit, by path; by default, the models that references require."""
         models = ((path, recipe.query_model(target)) for path, target, need in self.references() if need.with_model)
         return {f"{path}.model": model for path, model in models if model is not None}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The artifact's traits, each with its stage of origin; by default, the traits that references pass on."""
+        """Return the artifact's traits, each with its stage of origin; by default, those that references pass on."""
         passed = ((target, need.passes) for _, target, need in self.references() if need.passes)
         pairs = ((passes, pair) for target, passes in passed for pair in recipe.traits(target).items())
         return {trait: origin for passes, (trait, origin) in pairs if trait in passes}
 
     def over_seeds(self, seeds: "SeededStages") -> Self:
-        """The stage with references to the copies for all seeds; used by verbs that compare seeds."""
+        """Return the stage with references to the copies for all seeds; used by verbs that compare seeds."""
         return self
 
     def handing_out(self, outputs: Mapping[str, str], recipe: RecipeView) -> Self:
-        """The stage with the recipe's outputs filled in; used by verbs that write a report."""
+        """Return the stage with the recipe's outputs filled in; used by verbs that write a report."""
         return self
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
-        """The pretrained model with which this stage encodes or starts training; here, the recipe's own model."""
+        """Return the pretrained model with which this stage encodes or starts training; by default, the recipe's."""
         return recipe.model
 
     def network(self, recipe: RecipeView) -> ModelSpec | None:
-        """The network other than the recipe's model that this stage loads; used for estimates and lookups."""
+        """Return the network other than the recipe's model that this stage loads; used for estimates and lookups."""
         return None
 
     def estimate(self, sizes: Sizes) -> Row:
-        """A rough estimate for the stage; here, based on `query_disk`."""
+        """Return a rough estimate for the stage; here, based on `query_disk`."""
         if self.query_disk is None:
             return Row(1, "stage")
         count = sizes.queries(str(vars(self)["split"]))
         return Row(count, "queries", self.query_disk[0] + count * self.query_disk[1])
 
     def collection_sizes(self, sizes: Sizes) -> Sizes:
-        """Estimated sizes of the collection that this stage creates, given the sizes of the collection it reads."""
+        """Return the estimated sizes of the collection that this stage writes; sizes: those of the one it reads."""
         return sizes
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Paths in the run folder, mapped to artifact files or folders; folders have no suffix and may be missing."""
+        """Return artifact files or folders by path in the run folder; folders have no suffix and may be missing."""
         return {}
 
     def sections(self, sources: "Mapping[str, ArtifactInput]") -> list[Section]:
-        """The report sections on the given artifacts of this verb, which are keyed by label."""
+        """Return the report sections on artifacts of this verb; sources: the artifacts by label."""
         return []
 
     def settings(self, source: "ArtifactInput") -> Mapping[str, object]:
-        """The settings that a report shows for an artifact of this stage, by name."""
+        """Return the settings that a report shows for an artifact of this stage, by name."""
         return {}
 
     def make(self, context: "StageContext[Self]") -> Facts:
-        """Make the artifact in the context's folder (here, in blocks) and return the facts for its manifest."""
+        """Write the artifact to the context's folder (by default, in blocks) and return the facts for its manifest."""
         from hardneg.stages.work import make_blocks
 
         return make_blocks(context)
 
     def blocks(self, context: "StageContext[Self]", first: bool = True) -> Any:
-        """The stage's work as `StageBlocks`, opened in each process; the first process writes shared files."""
-        raise NotImplementedError(f"stage {self.stage} makes nothing")
+        """Return the stage's work as `StageBlocks`, opened in each process; the first process writes shared files."""
+        raise NotImplementedError(f"stage {self.stage} defines no blocks")
 
 
 class IndexSpec(StageSpec):
     """Base class of stages that build an index."""
 
     def query_model(self, recipe: RecipeView) -> str | None:
-        """The stage whose model encodes queries for the index; None if the index is searched with texts."""
+        """Return the stage whose model encodes queries for the index; None if the index is searched with texts."""
         return None
 
     def open_index(
         self, source: "ArtifactInput", collection: StoredCollection, options: Any, progress: Progress | None
     ) -> Searcher:
         """Open the index that this stage built; options: an `ExactOptions`."""
-        raise NotImplementedError(f"stage {self.stage} opens no index")
+        raise NotImplementedError(f"stage {self.stage} cannot open an index")
 
 
 class RunSpec(StageSpec):
@@ -309,7 +309,7 @@ class RunSpec(StageSpec):
         return {f"runs/{recipe.name}.trec.gz": layout.RUN}
 
     def list_length(self, recipe: RecipeView) -> int | None:
-        """The maximum number of documents per query; None if unknown."""
+        """Return the maximum number of documents per query; None if unknown."""
         return None
 
     def estimate(self, sizes: Sizes) -> Row:
@@ -345,7 +345,7 @@ class ArtifactInput:
         return self.path
 
     def part(self, artifact_type: str) -> Path:
-        """The folder that holds one part of the artifact, such as a trained model."""
+        """Return the folder that holds one part of the artifact, such as a trained model."""
         return self.folder / (self.spec.parts.get(artifact_type, ".") if self.spec is not None else ".")
 
 
@@ -368,7 +368,7 @@ class StageContext(Generic[Spec]):
     ran: tuple[str, str] = ("", "")
 
     def inputs_of(self, field_name: str) -> dict[str, ArtifactInput]:
-        """The inputs named by a mapping of references, by label and in recipe order."""
+        """Return the inputs of a field that maps labels to stages, by label and in recipe order."""
         prefix = f"{field_name}."
         return {path.removeprefix(prefix): item for path, item in self.inputs.items() if path.startswith(prefix)}
 
@@ -382,12 +382,12 @@ class StageContext(Generic[Spec]):
 
 
 class Engine(Protocol):
-    """An engine (`hardneg.engines`), which computes the blocks of a stage; it never enters a key."""
+    """An engine (`hardneg.engines`), which computes the blocks of a stage; it is never part of a key."""
 
     version: ClassVar[int]
 
     def make(self, context: StageContext[StageSpec]) -> Facts:
-        """Make a stage's unfinished blocks, byte for byte as `StageSpec.make` does, and return the manifest facts."""
+        """Compute the unfinished blocks of a stage exactly as `StageSpec.make` does, and return the manifest facts."""
 
 
 @dataclass(frozen=True)
@@ -397,5 +397,5 @@ class Local:
     version: ClassVar[int] = 1
 
     def make(self, context: StageContext[StageSpec]) -> Facts:
-        """Make the stage by calling its own `make` method."""
+        """Run the stage by calling its own `make` method."""
         return context.spec.make(context)

@@ -58,7 +58,7 @@ class Evaluate(StageSpec):
         gt=0,
         lt=1,
         json_schema_extra=fields.LATER,
-        description="Both corrected p values of a significant difference are below it.",
+        description="A difference is significant if both corrected p-values are below this.",
     )
     equivalence_margin: float = Field(
         default=MARGIN,
@@ -69,12 +69,12 @@ class Evaluate(StageSpec):
     query_groups: Annotated[fields.Name | None, fields.InputFile("a query's id, a tab and its group per line")] = Field(
         default=None,
         json_schema_extra=fields.FREE,
-        description="The same, with groups from a file: query id, tab and group per line.",
+        description="Sample groups of queries, as defined in this file (query id, tab and group per line).",
     )
     by_group: bool | Literal["where_known"] = Field(
         default=False,
         json_schema_extra=fields.LATER,
-        description="Sample the dataset's groups of queries, not queries (`where_known`: if it has groups).",
+        description="Sample the dataset's groups of queries, not single queries (`where_known`: if it has any).",
     )
     metrics_of: dict[str, Annotated[tuple[fields.MeasureName, ...], Field(min_length=1)]] = Field(
         default={}, json_schema_extra=fields.LATER
@@ -93,44 +93,44 @@ class Evaluate(StageSpec):
             if deeper := metrics.cut_below(self.metrics_of.get(label, self.metrics), longest):
                 reason = f"{target!r} has at most {wording.counted(longest or 0, 'document')} per query, too few for"
                 depth = max(int(name.partition("@")[2]) for name in deeper)
-                advice = f"raise its depth to {depth}, or name the row's metrics in metrics_of"
+                advice = f"raise its depth to {depth}, or list the row's metrics in metrics_of"
                 yield f"runs.{path}: {reason} {wording.joined(deeper)}; {advice}"
         if self.by_group is True and self.query_groups is not None:
             yield "by_group: cannot be combined with query_groups; remove one of them"
         several = {label: list(run) for label, run in self.runs.items() if not isinstance(run, str)}
         for label in {f"{label}.{seed}" for label, seeds in several.items() for seed in seeds} & self.runs.keys():
-            yield f"runs.{label}: names both a row and the run of a seed; rename the row"
+            yield f"runs.{label}: is both a row and the run of a seed; rename the row"
         for number, pair in enumerate(self.shared_seeds):
             if not {*pair} <= several.keys() or several[pair[0]] != several[pair[1]]:
                 yield f"shared_seeds.{number}: {' and '.join(pair)} are not rows with the same seeds; remove the pair"
 
     def missing(self, collection: Facts) -> Iterator[str]:
         if self.by_group is True and not collection.get("groups", {}).get("queries"):
-            yield "by_group: no query of this dataset has a group; remove it, or give a file as query_groups"
+            yield "by_group: no query of this dataset has a group; remove it, or set query_groups to a file"
         answers = [name for name in self.metrics if name.startswith("answer@")]
         if answers and not fields.has_answers(collection, self.split):
             yield f"metrics: {answers[0]} needs answers, but split {self.split} has none; change the dataset or metric"
         split = collection["splits"].get(self.split, {})
         if split.get("queries") and not split.get("judgements") and not answers:
-            reason = f"no relevance judgement of split {self.split} names a query and a document of the dataset"
-            yield f"split: {reason}, so nothing can be measured; `hardneg data check` shows what is wrong"
+            reason = f"no relevance judgement of split {self.split} refers to a query and a document of the dataset"
+            yield f"split: {reason}; run `hardneg data check` for details"
         highest, binary = split.get("highest_grade"), {*self.metrics} - {*answers} - metrics.graded(self.metrics)
         if highest is not None and highest < self.relevance_level and binary:
-            reason = f"no relevance judgement of split {self.split} reaches it; the highest is {highest}"
-            yield f"relevance_level: {reason}, so every score would be 0; lower it"
+            reason = f"must be at most {highest}, the highest grade in split {self.split}, not {self.relevance_level}"
+            yield f"relevance_level: {reason}"
 
     def on_written_queries(self, recipe: RecipeView) -> bool:
-        """Whether the evaluation queries were generated."""
+        """Return whether the evaluation queries were generated."""
         return self.dataset is not None and fields.Trait.WRITTEN_QUERIES in recipe.traits(self.dataset)
 
     def identity(self) -> dict[str, Any]:
-        """The fields that may change the result, with the rows in order; tests over seeds only if rows have several."""
+        """Return the fields that may change the result, with the rows in order, and any tests over seeds."""
         seeded = any(not isinstance(run, str) for run in self.runs.values())
         tests = {"over seeds": "quasi-F, pigeonhole bootstrap"} if seeded else {}
         return {**super().identity(), "labels": list(self.runs), **tests}
 
     def over_seeds(self, copies: work.SeededStages) -> "Evaluate":
-        """The stage with the runs of all seeds in each row; two rows share seeds if they depend on one training run."""
+        """Return the stage with the runs of all seeds per row; rows share seeds if they depend on one training run."""
         seeded = {label: run for label, run in self.runs.items() if isinstance(run, str) and run in copies.copies}
         runs = {**self.runs, **{label: copies.of(run) for label, run in seeded.items()}}
         pairs = combinations([label for label in seeded if not isinstance(runs[label], str)], 2)
@@ -276,7 +276,7 @@ class Analyze(StageSpec):
     version = 3
     artifact_type = "analysis"
     query_disk = (1_000_000, 100)
-    purpose = "analyze what explains the metrics"
+    purpose = "explain the metrics"
     needs_dataset = True
     stage: Literal["analyze"]
     analysis: Annotated[tuple[SerializeAsAny[Analysis], ...], BeforeValidator(_parse_analyses), Field(min_length=1)]
@@ -301,7 +301,7 @@ class Analyze(StageSpec):
         for each, path, index in self._encoders():
             if recipe.query_model(index) is None and fields.Trait.IMPORTED in recipe.traits(index):
                 problem = f"the model of the imported vectors of {index!r} is unknown"
-                yield f"{_FIELD}.{each.name}.{path}: missing; {problem}, so name the model that encodes the queries"
+                yield f"{_FIELD}.{each.name}.{path}: missing, and {problem}; set it to the query encoder"
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
         named = ((each.name, path, recipe.query_model(index)) for each, path, index in self._encoders())

@@ -24,10 +24,10 @@ from hardneg.store import SCRATCH, blocks
 
 
 class ReadDataset(StageSpec):
-    """Reads a collection into Arrow files; stage `dataset` is made from the recipe's `dataset`.
+    """Reads a collection into Arrow files; stage `dataset` is created from the recipe's `dataset`.
 
     withheld: training labels to withhold. exclude_own: exclude documents with the query's id, as BEIR does; by default
-    only in ArguAna and Quora, whose queries are documents.
+    only for ArguAna and Quora, whose queries are documents.
     """
 
     version = 1
@@ -87,12 +87,11 @@ class BroughtModel(StageSpec):
 
     def make(self, context: "StageContext[BroughtModel]") -> Facts:
         """Load the model and save it with prompts and lengths. Raises UsageError if the model has no local weights."""
-
         if distributed.world().rank > 0:
             return {}
         encoder: Any = load_encoder(self.model, context.device)
         if not hasattr(encoder, "save"):
-            problem = f"{self.model.name!r} has no local weights; make it the recipe's own model"
+            problem = f"{self.model.name!r} has no local weights; set it as the recipe's model instead"
             raise errors.UsageError(f"{context.name}.model: {problem}")
         encoder.save(context.folder / layout.MODEL_FOLDER)
         return {"dimension": encoder.dimension, **context.models.of(self.model, fetched=True).facts}
@@ -116,7 +115,7 @@ class Encode(base.IndexSpec):
     document_prompt: str | None = Field(
         default=None,
         json_schema_extra=fields.LATER,
-        description="The prompt before each passage, in place of the model's.",
+        description="The prompt before each passage, instead of the model's.",
     )
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=fields.FREE)
 
@@ -124,7 +123,7 @@ class Encode(base.IndexSpec):
         if self.segments is not None:
             model = recipe.models.of(self.began_with(recipe))
             if model.family.form == "token-vectors":
-                yield f"segments: {model.spec.name!r} makes one vector per token and needs no segments; remove them"
+                yield f"segments: {model.spec.name!r} has one vector per token and needs no segments; remove it"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         form = base.FORMS.get(recipe.models.of(self.began_with(recipe)).family.form)
@@ -146,7 +145,7 @@ class Encode(base.IndexSpec):
         return open_store(source.folder, options, progress)
 
     def blocks(self, context: "StageContext[Encode]", first: bool = True) -> "EncodedBlocks":
-        """The work in blocks of passages or segments. Raises ArtifactError if a stopped run used different blocks."""
+        """Return the work in blocks of passages or segments. Raises ArtifactError if a stopped run had other blocks."""
         from hardneg.encoders.stream import Layout
 
         corpus, scratch = work.open_corpus(context), context.folder / SCRATCH
@@ -180,21 +179,21 @@ class EncodedBlocks(work.StageBlocks):
             return {"passages": len(rows), **facts}
         if rows.cut_off:
             have = f"{wording.counted(len(rows.first) - 1, 'document')} {'has' if rows.cut_off == 1 else 'have'}"
-            cut = f"text after the last segment ({rows.cut.count} of {rows.cut.length} tokens)"
-            self.context.progress.note(f"{self.context.name}: {rows.cut_off} of {have} {cut}; it is not read")
+            cut = f"text after the last of {rows.cut.count} segments of {rows.cut.length} tokens"
+            self.context.progress.note(f"{self.context.name}: {rows.cut_off} of {have} {cut}; this text is not read")
         return {"passages": len(rows.corpus), **facts, "segments": len(rows), "documents cut off": rows.cut_off}
 
 
 class ImportVectors(base.IndexSpec):
-    """Imports precomputed vectors of all documents, skipping those of documents that the corpus lacks.
+    """Imports precomputed vectors of all documents, skipping vectors of documents that are not in the corpus.
 
     vectors: Parquet with an id and a list of numbers per row, JSON Lines as written by `pyserini.encode`, or a .npy
-    array. ids: document ids of an array's rows. A `search` in such an index names `query_vectors` or a model.
+    array. ids: document ids of an array's rows. A `search` of this index needs `query_vectors` or a `model`.
     """
 
     version = 1
     artifact_type = "index"
-    purpose = "import the passages' vectors from a file"
+    purpose = "import the vectors of the passages from a file"
     needs_dataset = True
     stage: Literal["import"]
     vectors: Annotated[fields.Name, fields.InputFile("vectors of the documents, Parquet, JSON Lines or .npy")] = Field(
@@ -223,7 +222,7 @@ class ImportVectors(base.IndexSpec):
         facts = {"passages": len(corpus), "dimension": file.dimension, "bytes": index_bytes(context.folder)}
         if not others:
             return facts
-        left_out = f"skipped {wording.counted(others, 'vector')} of documents that the corpus lacks"
+        left_out = f"skipped {wording.counted(others, 'vector')} of documents that are not in the corpus"
         context.progress.note(f"{context.name}: {left_out}")
         return {**facts, "vectors of other documents": others}
 
@@ -233,15 +232,15 @@ class BuildIndex(base.IndexSpec):
 
     version = 1
     artifact_type = "index"
-    purpose = "build an index for searches"
+    purpose = "build a search index"
     needs_dataset = True
     stage: Literal["index"]
-    backend: fields.IndexSetting = Field(description="The kind of index; `hardneg plugins list indexes` shows them.")
+    backend: fields.IndexSetting = Field(description="The type of index; `hardneg plugins list indexes` shows all.")
     vectors: Annotated[
         fields.Name | None,
         fields.Reference(
             ("index",),
-            refuses={fields.Trait.COMPRESSED: "name an encode stage or a flat index"},
+            refuses={fields.Trait.COMPRESSED: "use an encode stage or a flat index"},
             passes=(fields.Trait.SEGMENTS, fields.Trait.IMPORTED, *base.FORMS.values()),
         ),
     ] = None
@@ -251,11 +250,11 @@ class BuildIndex(base.IndexSpec):
         traits, name = recipe.traits(self.vectors or ""), self.backend.name
         form = next((form for form, trait in base.FORMS.items() if trait in traits), "vectors")
         if source == "texts" and self.vectors is not None:
-            yield f"vectors: {name} is built from texts; remove it"
+            yield f"vectors: {name} is built from text, not vectors; remove it"
         elif source not in (None, "texts") and self.vectors is None:
             yield f"vectors: missing; {name} is built from the {source} of an encode stage"
         elif source not in (None, "texts", form):
-            yield f"backend: {name} is built from {source}, but {self.vectors!r} has {form}; name another"
+            yield f"backend: {name} is built from {source}, but {self.vectors!r} has {form}; use another index"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         own = [fields.Trait.TEXTS] if self.vectors is None else super().traits(recipe)

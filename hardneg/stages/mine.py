@@ -36,27 +36,27 @@ class Mine(StageSpec):
     fill_to: before filtering, add random documents up to this number of negatives. also_qrels: files of judgements
     whose positives also count when training on the negatives. permuted: give each query the lists of another query.
     positives_of_others: replace the run with this many random positives of other queries. planted: the share of queries
-    with withheld positives whose lists are only these positives, which are removed from the lists of all other queries.
+    with withheld positives whose lists have only these positives; the lists of the other queries exclude them.
     """
 
     version = 2
     artifact_type = "negatives"
     query_disk = (0, 4_000)
     every_process = True
-    purpose = "select hard negatives: passages that rank high without being labelled relevant"
+    purpose = "select hard negatives, which are passages that rank high but are not labelled relevant"
     needs_dataset = True
     stage: Literal["mine"]
-    miner: fields.MinerSetting = Field(description="A miner; `hardneg plugins list` shows them.")
+    miner: fields.MinerSetting = Field(description="The miner; `hardneg plugins list miners` shows all.")
     filters: fields.FilterSettings = Field(
-        (), description="Drop candidates before the miner selects, in this order; a name, or {name: NAME, ...}."
+        (), description="Filters that drop candidates first, in this order; each is a name or {name: NAME, ...}."
     )
     runs: Annotated[dict[str, fields.Name], fields.Reference(("run",))] = Field(default_factory=dict)
-    file: Annotated[fields.Name | None, fields.InputFile("negatives that another program mined")] = Field(
+    file: Annotated[fields.Name | None, fields.InputFile("negatives from another program")] = Field(
         default=None, json_schema_extra=fields.FREE
     )
     form: fields.Name = Field(default="hardneg", json_schema_extra=fields.LATER)
     split: fields.Name = Field("train", description=fields.SPLIT)
-    seed: int = Field(seeding.SEED, description="For miners that draw.")
+    seed: int = Field(seeding.SEED, description="Seed for miners that sample.")
     without_answers: bool = Field(default=False, json_schema_extra=fields.LATER)
     answer_match: fields.AnswerMatch = Field(default="string", json_schema_extra=fields.LATER)
     fill_to: int | None = Field(default=None, gt=0, json_schema_extra=fields.LATER)
@@ -68,15 +68,15 @@ class Mine(StageSpec):
     ] = Field(
         default=(),
         json_schema_extra=fields.FREE,
-        description="Judgements with more positives than the dataset's, such as your own marks.",
+        description="Files of judgements with positives to add to the dataset's, such as your own.",
     )
 
     @model_validator(mode="after")
     def _complete(self) -> "Mine":
         if (self.permuted or self.planted is not None) and not self.runs:
-            raise ValueError("runs: missing; permuted and planted change the lists of runs")
+            raise ValueError("runs: missing; permuted and planted need lists from runs")
         if self.positives_of_others and (self.runs or self.file):
-            raise ValueError("positives_of_others: replaces `runs` and `file`; remove one of them")
+            raise ValueError("positives_of_others: cannot be combined with `runs` or `file`; remove one of them")
         return self
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
@@ -88,13 +88,13 @@ class Mine(StageSpec):
             yield f"runs.{types.SCORES}: {self.runs[types.SCORES]!r} {trait}; {fields.OF_QUERIES[trait]}"
         if self.file:
             if self.runs.keys() - {types.SCORES}:
-                yield f"runs: with `file`, only `{types.SCORES}` for filters is allowed; remove the others"
+                yield f"runs: with `file`, only a run labelled `{types.SCORES}` is allowed; remove the others"
             try:
                 form_names.check_form(self.form, Path(self.file))
             except errors.UsageError as error:
                 yield f"form: {error}"
         elif self.form != form_names.OWN:
-            yield "form: needs `file`; give one, or remove form"
+            yield "form: needs `file`; set `file`, or remove form"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         needing = self.without_answers or choosing.needs_answers(self.filters)
@@ -106,7 +106,7 @@ class Mine(StageSpec):
         return {fields.Trait.MORE_POSITIVES: recipe.name} if self.also_qrels else {}
 
     def blocks(self, context: "StageContext[Mine]", first: bool = True) -> "MinedBlocks":
-        """The work in blocks of queries, whose candidates stream through the miner."""
+        """Return the work in blocks of queries, whose candidates stream through the miner."""
         collection = work.open_collection(context.inputs["dataset"])
         query_ids = work.open_queries(context, collection, self.split).query_ids
         known = qrels.positives(collection.all_qrels())
@@ -141,7 +141,7 @@ class MinedBlocks(work.StageBlocks):
     file: choosing.ListsOfFile | None = field(kw_only=True)
 
     def query_lists(self) -> Iterator[runs.QueryLists]:
-        """All queries with their lists. Raises DataError if `planted` is set but no positives are withheld."""
+        """Return all queries with their lists. Raises DataError if `planted` is set but no positives are withheld."""
         spec, known = self.context.spec, self.chooser.positives
         if spec.positives_of_others:
             return choosing.drawn_positives(self.query_ids, known, spec.positives_of_others, spec.seed)
@@ -153,8 +153,8 @@ class MinedBlocks(work.StageBlocks):
         if spec.planted is not None:
             withheld = qrels.positives(self.collection.withheld())
             if withheld.keys().isdisjoint(self.query_ids):
-                problem = "the dataset withholds no positives of these queries; set `withheld: {halves: true}` there"
-                raise errors.DataError(f"{self.context.name}: planted: {problem}")
+                problem = "no positives of these queries are withheld; set `withheld: {halves: true}` in `dataset`"
+                raise errors.DataError(f"{self.context.name}.planted: {problem}")
             listed = choosing.planted(listed, withheld, known, spec.planted, spec.seed)
         return listed
 
@@ -182,7 +182,7 @@ class MinedBlocks(work.StageBlocks):
         if not facts["queries"]:
             why = "has negatives; the miner skipped all of them"
             if facts["queries without positives"] == total:
-                why = "has a positive, a relevance judgement above 0 for a document of the corpus"
+                why = "has a positive (a relevance judgement above 0 for a document of the corpus)"
             split = self.context.spec.split
             raise errors.DataError(f"{self.context.name}: none of the {total} queries of split {split} {why}")
         return {**facts, **self.texts.facts, **(self.file.counts if self.file else {})}
@@ -198,7 +198,7 @@ class Label(StageSpec):
     version = 1
     artifact_type = "negatives"
     query_disk = (0, 4_000)
-    purpose = "label queries by a reranker's scores"
+    purpose = "pseudo-label queries by a reranker's scores"
     needs_dataset = True
     stage: Literal["label"]
     run: Annotated[fields.Name, fields.Reference(("run",), passes=(fields.Trait.OWN_QUERIES,))]
@@ -214,12 +214,12 @@ class Label(StageSpec):
     @model_validator(mode="after")
     def _complete(self) -> "Label":
         if self.below > self.above:
-            raise ValueError(f"below: {self.below:g} must not exceed above, {self.above:g}")
+            raise ValueError(f"below: must be at most `above` ({self.above:g}), not {self.below:g}")
         return self
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         if self.split not in collection["splits"]:
-            share = "set its share of the training queries, as in `dataset: {name: ..., withheld: {unlabelled: 0.5}}`"
+            share = "withhold a share of the queries, as in `dataset: {name: ..., withheld: {unlabelled: 0.5}}`"
             advice = share if self.split == UNLABELLED else f"available: {', '.join(collection['splits'])}"
             yield f"split: this dataset has no split {self.split!r}; {advice}"
 
@@ -231,7 +231,7 @@ class Label(StageSpec):
         return {**super().traits(recipe), fields.Trait.PSEUDO_POSITIVES: recipe.name}
 
     def make(self, context: "StageContext[Label]") -> Facts:
-        """Label the queries without a known positive; facts: counts, and the accuracy if positives are withheld."""
+        """Label the queries without a known positive; facts: counts, and precision if positives are withheld."""
         facts, path = Counter[str](), context.folder / layout.NEGATIVES
         collection = work.open_collection(context.inputs["dataset"])
         known = qrels.positives(collection.all_qrels())
@@ -246,7 +246,7 @@ class Label(StageSpec):
                 for query_id, hits in runs.lists_side_by_side(paths, query_ids):
                     task.advance()
                     if query_id in known:
-                        facts["queries that have a positive"] += 1
+                        facts["queries with a known positive"] += 1
                     else:
                         yield query_id, hits
 
@@ -258,11 +258,11 @@ class Label(StageSpec):
             before, stay = len(rows), set(seeding.drawn_order(self.seed, "label", rows.query_ids)[: self.size])
             negatives.write_negatives(path, (item for item in rows if item.query_id in stay))
             rows = negatives.read_negatives(path)
-            facts["queries left out by size"] = before - len(rows)
+            facts["queries above size"] = before - len(rows)
         facts["queries"], facts["negatives"] = len(rows), int(rows.counts.sum())
         if not len(rows):
             scores = f"above {self.above:g} and one below {self.below:g}"
-            context.progress.note(f"{context.name}: no query has a document scored {scores}")
+            context.progress.note(f"{context.name}: no query has both a document scored {scores}")
         return {**facts, **_checked(rows, collection)}
 
 
@@ -275,7 +275,7 @@ def pseudo_labels(
     count: int = thresholds.Denoised.count,
     depth: int = layout.SCORED_DEPTH,
 ) -> Iterator[types.Negatives]:
-    """Pseudo-labels by score thresholds: the best document is the positive, the first low-scoring ones are negatives.
+    """Pseudo-label queries by score: the best document is the positive, and the first low-scoring ones are negatives.
 
     Source: Qu et al., RocketQA (NAACL 2021), sections 3.3 and 4.1.3.
 
@@ -304,7 +304,7 @@ def pseudo_labels(
 
 
 def sure_positive(hits: Mapping[str, types.RankedList], above: float, depth: int) -> str | None:
-    """Return the document with the highest score if that is above `above`; ties go to the best-ranked document.
+    """Return the document with the highest score if it is greater than `above`; ties go to the best-ranked document.
 
     Runs store ties as adjacent floating-point numbers, so close scores count as equal.
     """
@@ -318,7 +318,7 @@ def sure_positive(hits: Mapping[str, types.RankedList], above: float, depth: int
 
 
 def _checked(rows: negatives.NegativesFile, collection: StoredCollection) -> dict[str, Any]:
-    """The agreement of the labels with withheld ones, where copies of a document count as that document."""
+    """Return the agreement of pseudo-labels with withheld labels; copies of a document count as that document."""
     withheld, corpus = qrels.positives(collection.withheld()), collection.corpus
     known = right = wrong = 0
     for item in rows if withheld else ():

@@ -16,7 +16,7 @@ from hardneg.training.checkpoint import History
 
 _ByLabel = Mapping[str, Mapping[int | None, ArtifactInput]]
 _LABELLED = ("training", "analyses", "reading")
-_WRITTEN = "It was trained on queries that were generated from the passages, not asked by users."
+_WRITTEN = "The model was trained on queries generated from the passages, not asked by users."
 
 
 class Report(StageSpec):
@@ -28,7 +28,7 @@ class Report(StageSpec):
 
     version = 4
     artifact_type = "report"
-    purpose = "write a page of tables and figures"
+    purpose = "write a report with tables and figures"
     needs_dataset = True
     stage: Literal["report"]
     evaluation: Annotated[Name, Reference(("metrics",))]
@@ -49,7 +49,7 @@ class Report(StageSpec):
             yield f"about: no row {self.about!r} in {self.evaluation!r}{wording.suggestion(self.about, rows)}"
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The evaluated runs as `runs.LABEL`, all steps behind these runs as `behind.NUMBER`, and the dataset."""
+        """Return the evaluated runs (`runs.LABEL`), the stages they depend on (`behind.NUMBER`), and the dataset."""
         evaluation = recipe.stages.get(self.evaluation)
         references = evaluation.references() if evaluation is not None else ()
         runs = {path: target for path, target, need in references if "run" in need.artifact_types}
@@ -67,7 +67,7 @@ class Report(StageSpec):
         return base.Row(1, "page", 4_000_000)
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """The pages and the scores by query, named after the stage if another report uses the usual file names."""
+        """Return the pages and the scores by query, named after the stage if another report has the usual names."""
         if recipe.report in (None, recipe.name):
             return {name: name for name in (layout.REPORT_HTML, layout.REPORT_MARKDOWN, layout.QUERY_TABLE)}
         own = {f"{recipe.name}{Path(name).suffix}": name for name in (layout.REPORT_HTML, layout.REPORT_MARKDOWN)}
@@ -78,7 +78,7 @@ class Report(StageSpec):
         split, rows = getattr(evaluation.spec, "split", "test"), getattr(evaluation.spec, "runs", {})
         measured, behind = metrics_json.read_metrics(evaluation.folder / layout.METRICS), context.inputs_of("behind")
         trained, runs = _by_label(context, "training"), dict[str, list[ArtifactInput]]()
-        for path, source in context.inputs_of("runs").items():  # several per row with several seeds
+        for path, source in context.inputs_of("runs").items():  # a row has several if it has several seeds
             runs.setdefault(work.by_label(rows).get(path, (path, None))[0], []).append(source)
         stages = {item.name: item.spec for item in behind.values() if item.spec is not None}
         next_steps, ran = list[tuple[str, str]](), context.ran[0]
@@ -150,7 +150,7 @@ def _histories(trained: _ByLabel) -> dict[str, list[dict[str, Any]]]:
 
 
 def _settings(evaluation: ArtifactInput, trained: _ByLabel) -> dict[str, object]:
-    """The settings of the evaluation and, prefixed by their labels, of training stages."""
+    """Return the settings of the evaluation and, prefixed by their labels, of training stages."""
     settings_of = dict(evaluation.spec.settings(evaluation)) if evaluation.spec else {}
     for label, sources in trained.items():
         by_seed = [source.spec.settings(source) for source in sources.values() if source.spec]
@@ -171,21 +171,21 @@ def _sections(by_label: _ByLabel) -> list[table.Section]:
 
 
 def row_of(model: str, rows: Mapping[str, work.BySeed], stages: Mapping[str, StageSpec]) -> str:
-    """The row whose run is the fewest steps away from a model; empty if no row has this model as its nearest."""
+    """Return the row whose run is fewest stages away from a model; empty if the model is nearest to no row."""
     nearest = {label: nearest_model(run, stages) for label, run in rows.items()}
     own = {label: steps for label, (name, steps) in nearest.items() if name == model}
     return min(own, key=own.__getitem__, default="")
 
 
 def began_from(label: str, rows: Mapping[str, work.BySeed], stages: Mapping[str, StageSpec]) -> str:
-    """The row of the model from which the model of a row was trained; empty if no row has that model."""
+    """Return the row of the model from which the model of a row was trained; empty if there is no such row."""
     trained = stages.get(nearest_model(rows[label], stages)[0])
     start = getattr(trained, "model", None) or layout.START
     return row_of(start, rows, stages) if trained is not None else ""
 
 
 def nearest_model(run: work.BySeed, stages: Mapping[str, StageSpec]) -> tuple[str, int]:
-    """The model that is the fewest steps away from a run, with the number of steps; an empty name if there is none."""
+    """Return the model that is fewest stages away from a run, and the number of stages; the name may be empty."""
     seen, level, steps = {layout.DATASET}, [run] if isinstance(run, str) else [*run.values()], 0
     while level:
         if models := [

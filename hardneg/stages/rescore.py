@@ -34,7 +34,7 @@ class Rerank(RunSpec):
     """
 
     version = 2
-    purpose = "score the top passages again with a reranker"
+    purpose = "rerank the top passages"
     every_process = True
     stage: Literal["rerank"]
     reranker: Annotated[fields.Name | None, fields.Reference(("reranker",))] = None
@@ -53,7 +53,7 @@ class Rerank(RunSpec):
     @model_validator(mode="after")
     def _complete(self) -> "Rerank":
         if (self.reranker is None) == (self.plugin is None):
-            raise ValueError("give either reranker, the name of a stage that trains one, or plugin")
+            raise ValueError("set either reranker (a stage that trains one) or plugin")
         return self
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
@@ -67,7 +67,7 @@ class Rerank(RunSpec):
         return self.depth if listed is None else min(self.depth, listed)
 
     def blocks(self, context: "StageContext[Rerank]", first: bool = True) -> "RerankBlocks":
-        """The work in blocks of queries; the scores of different queries are independent."""
+        """Return the work in blocks of queries; the scores of different queries are independent."""
         collection, source = work.open_collection(context.inputs["dataset"]), context.inputs.get("reranker")
         queries = work.queries_of(context, collection, self.split)
         plugin = context.plugins["plugin"] if source is None else source.plugins["reranker"]
@@ -80,7 +80,7 @@ class Rerank(RunSpec):
 
 @dataclass(frozen=True)
 class _QueryBlock:
-    """Consecutive queries with their documents to score, and counts of these."""
+    """Consecutive queries with the documents to score, and counts of both."""
 
     query_ids: Sequence[str]
     texts: Sequence[str]
@@ -99,7 +99,7 @@ class _QueryBlock:
             scores = next(answers, ())
             if len(scores) != len(doc_ids):
                 counts = f"{len(scores)} scores for the {len(doc_ids)} documents of query {query_id}"
-                raise errors.PluginError(f"the reranker gave {counts}; it must give one per document, in order")
+                raise errors.PluginError(f"the reranker returned {counts}; it must return one per document, in order")
             yield query_id, types.RankedList(doc_ids, np.asarray(scores))
 
 
@@ -136,7 +136,7 @@ class RerankBlocks(work.RunBlocks):
             facts["queries without candidates"] = sum(not doc_ids for doc_ids in chosen)
             for query_id, doc_ids in zip(query_ids, chosen, strict=True):
                 lacking = [doc_id for doc_id in known.get(query_id, ()) if doc_id not in doc_ids]
-                facts["positives that the run lacks"] += len(lacking)
+                facts["positives missing from the run"] += len(lacking)
                 doc_ids += lacking
             facts["pairs"] = sum(map(len, chosen))
             yield _QueryBlock(query_ids, self.queries.texts[part], chosen, facts)
@@ -160,16 +160,16 @@ class RerankBlocks(work.RunBlocks):
 
 
 class Tuning(BaseModel):
-    """The runs on which parameters are tuned: runs of the queries of `split` with the labels of the runs to fuse."""
+    """The data for tuning: runs of the queries of `split`, with the same labels as the runs to fuse."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     runs: Annotated[dict[fields.Name, fields.Name], fields.MEASURED] = Field(min_length=2)
     split: fields.Name = "dev"
-    metric: fields.MetricName = Field("ndcg@10", description="The metric to tune on.")
+    metric: fields.MetricName = Field("ndcg@10", description="Metric to tune for.")
     relevance_level: int = Field(1, gt=0, description=fields.RELEVANT)
     grid: dict[fields.Name, Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
-        description="Values of a run's weight or of `constant` to try, in all combinations; default: steps of 0.1.",
+        description="Values to try for a run's weight or for `constant`, in all combinations; default: steps of 0.1.",
     )
 
 
@@ -189,12 +189,12 @@ class Fuse(RunSpec):
         description="zip (alternate between runs), weighted-sum (of scores), reciprocal-rank; ranx's max, mnz, wsum.",
     )
     weights: Mapping[str, FiniteFloat] = Field(
-        default_factory=dict, description="A run's weight, by its label; default 1."
+        default_factory=dict, description="Weight of each run, by label; default: 1."
     )
     missing_scores: Literal["lowest", "zero"] = Field(
-        "lowest", description="For weighted-sum: the score of a document in a run that lacks it, the run's lowest or 0."
+        "lowest", description="For weighted-sum: score of a document missing from a run, the run's lowest or 0."
     )
-    constant: int = Field(Fusion.constant, ge=0, description="The constant of reciprocal-rank.")
+    constant: int = Field(Fusion.constant, ge=0, description="Constant of reciprocal-rank.")
     norm: Norm | None = Field(
         None, json_schema_extra=fields.LATER, description="For ranx's methods: min-max (the default), none, zmuv, ..."
     )
@@ -214,7 +214,7 @@ class Fuse(RunSpec):
         if tuning.split == self.split:
             raise ValueError(f"tuning.split: {self.split} is the split to fuse; tune on the queries of another split")
         if set(tuning.runs) != set(self.runs):
-            raise ValueError(f"tuning.runs: must have the labels of runs: {', '.join(self.runs)}")
+            raise ValueError(f"tuning.runs: must have the same labels as runs ({', '.join(self.runs)})")
         try:
             fusions.check_grid(self.method, self.labels, tuning.grid)
         except errors.UsageError as error:
@@ -244,7 +244,7 @@ class Fuse(RunSpec):
         return identity | ({"tuning": {**identity["tuning"], "runs": list(self.tuning.runs)}} if self.tuning else {})
 
     def list_length(self, recipe: RecipeView, runs: Mapping[str, str] | None = None) -> int:
-        """The maximum number of documents per query after fusing the stage's own runs, or other runs."""
+        """Return the maximum number of documents per query after fusing the stage's own runs, or other runs."""
         lengths = [recipe.list_length(run) for run in (runs or self.runs).values()]
         return min(self.depth, sum(length if length is not None else self.depth for length in lengths))
 
@@ -278,7 +278,7 @@ class Fuse(RunSpec):
         def lists() -> Iterator[Sequence[types.RankedList]]:
             for _, hits in runs.lists_side_by_side(paths, query_ids):
                 for label, ranked in hits.items():
-                    facts[f"queries that {label} lacks"] += not ranked.doc_ids
+                    facts[f"queries missing from {label}"] += not ranked.doc_ids
                 yield list(hits.values())
 
         def entries() -> Iterator[tuple[str, types.RankedList]]:

@@ -28,9 +28,9 @@ from hardneg.stages import Facts, RecipeView, RunSpec, StageContext, StoredColle
 from hardneg.store import SCRATCH, blocks
 
 _PURPOSES = {
-    "train": "rank the passages for the training queries, to mine from",
+    "train": "rank the passages for the training queries, to mine negatives",
     "dev": "rank the passages for the dev queries, for validation and tuning",
-    "test": "rank the passages for the test queries, to evaluate",
+    "test": "rank the passages for the test queries, for evaluation",
 }
 WITHOUT, _OTHERS = "queries without positives", "vectors of other queries"
 _BLOCK = 1024  # queries
@@ -39,15 +39,15 @@ _PRODUCTS, _FASTER = 1 << 43, 64  # multiplications in half a minute on a CPU, a
 
 
 class Search(RunSpec):
-    """Searches an index for the queries of one split, encoded in fp32 like Pyserini's.
+    """Searches an index for the queries of one split, which are encoded in fp32, as in Pyserini.
 
     model: the query encoder; by default the model that encoded the index. candidates: a run whose documents are ranked
     by their vectors in the index, instead of the whole corpus. positives: append known positives that the search
     missed, with their scores; for mining, not for evaluation. text_of: `positive` searches with each query's first
     known positive, encoded as a document, and skips queries without positives; for mining, not for evaluation. scores:
-    `angular` gives 1 - arccos(cosine) / pi, for normalised vectors. queries: a file of unlabelled queries to use
-    instead of a split; stored with the run for `rerank` and `label`. query_vectors: query vectors to use instead of a
-    model. query_ids: the query ids for the rows of an array.
+    `angular` returns 1 - arccos(cosine) / pi, for normalised vectors. queries: a file of unlabelled queries to use
+    instead of a split; stored with the run for `rerank` and `label`. query_vectors: a file of query vectors to use
+    instead of a model. query_ids: a file with the query id of each row of an array.
     """
 
     version = 1
@@ -66,7 +66,7 @@ class Search(RunSpec):
     positives: bool = Field(default=False, json_schema_extra=LATER)
     text_of: Literal["query", "positive"] = Field(default="query", json_schema_extra=LATER)
     scores: Literal["own", "angular"] = Field(default="own", json_schema_extra=LATER)
-    queries: Annotated[Name | None, InputFile("queries, an id, a tab and a text per line")] = Field(
+    queries: Annotated[Name | None, InputFile("queries, with an id, a tab and a text per line")] = Field(
         default=None, json_schema_extra=FREE
     )
     query_vectors: Annotated[Name | None, InputFile("vectors of the queries, Parquet, JSON Lines or .npy")] = Field(
@@ -78,7 +78,7 @@ class Search(RunSpec):
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         encoder, similarity = recipe.query_model(self.index), recipe.model.similarity
-        traits = recipe.traits(self.index) if encoder is None else {}  # with an encoder it holds vectors
+        traits = recipe.traits(self.index) if encoder is None else {}  # with an encoder, it contains vectors
         given = {name for name, info in type(self).model_fields.items() if getattr(self, name) != info.default}
         rules = (
             ("query_vectors" in given, "model scores text_of query_prompt", "cannot be combined with query_vectors"),
@@ -86,16 +86,16 @@ class Search(RunSpec):
             (
                 Trait.TEXTS in traits,
                 "query_vectors model positives scores query_prompt",
-                f"{self.index!r} is searched with texts, not vectors",
+                f"{self.index!r} is searched with text, not vectors",
             ),
         )
         for holds, names, why in rules:
             yield from (f"{name}: {why}; remove it" for name in names.split() if holds and name in given)
         if "query_ids" in given and "query_vectors" not in given:
-            yield "query_ids: needs query_vectors; give the array too, or remove it"
+            yield "query_ids: needs query_vectors; set query_vectors to an array, or remove it"
         if Trait.IMPORTED in traits and not given & {"query_vectors", "model"}:
             unknown = f"the model of the imported vectors of {self.index!r} is unknown"
-            yield f"query_vectors: missing; {unknown}: give a file of query vectors, or model"
+            yield f"query_vectors: missing, and {unknown}; set query_vectors to a file, or set model"
         if "scores" in given and similarity not in (None, "cosine"):
             yield f"scores: angular needs model.similarity: cosine, not {similarity}; remove it"
 
@@ -115,12 +115,12 @@ class Search(RunSpec):
         return {**super().traits(recipe), **{trait: recipe.name for trait, has in own.items() if has}}
 
     def list_length(self, recipe: RecipeView) -> int:
-        """The depth, or the number of candidates if that is smaller, not counting added positives."""
+        """Return the depth, or the number of candidates if that is smaller, not counting added positives."""
         candidates = recipe.list_length(self.candidates) if self.candidates else None
         return self.depth if candidates is None else min(self.depth, candidates)
 
     def blocks(self, context: "StageContext[Search]", first: bool = True) -> "SearchBlocks":
-        """The work in blocks of queries; blocks share passes over the index."""
+        """Return the work in blocks of queries; blocks share passes over the index."""
         collection, whole = work.open_collection(context.inputs["dataset"]), Counter[str]()
         wanted = searched_queries(context, collection, whole, first)
         sizes, travels = work.query_blocks(len(wanted), _BLOCK), self.query_vectors is None
@@ -132,7 +132,7 @@ class Search(RunSpec):
 def searched_queries(
     context: StageContext[Search], collection: StoredCollection, facts: Counter[str], first: bool
 ) -> Queries:
-    """The queries of a search, from a split or from a file, which the `first` process stores.
+    """Return the queries of a search, from a split or from a file, which the `first` process stores.
 
     Raises DataError if the file is malformed or has only queries of the collection, or if no query has a positive.
     """
@@ -143,10 +143,10 @@ def searched_queries(
             known = {query_id: text for split in collection.splits for query_id, text in collection.queries(split)}
             read = source_files.read_query_file(path, known, facts)
             if not write_queries(context.folder / layout.QUERIES, read):
-                raise errors.DataError(f"{path}: all of its queries are in the dataset; give others")
+                raise errors.DataError(f"{path}: all queries are already in the dataset; use a file with other queries")
             if same := facts.get(source_files.SAME_TEXT):
-                leak = "training on these leaks test queries if they are in the test split"
-                context.progress.note(f"{context.name}: {same} {source_files.SAME_TEXT}: {leak}")
+                leak = "training on them leaks any that are in the test split"
+                context.progress.note(f"{context.name}: {same} {source_files.SAME_TEXT}; {leak}")
         distributed.barrier()
         return Queries.open(context.folder / layout.QUERIES)
     own = work.open_queries(context, collection, spec.split)
@@ -154,12 +154,12 @@ def searched_queries(
         texts = positive_texts(own, qrels.positives(collection.all_qrels()), collection.corpus, facts)
         if not len(texts):
             problem = f"no query of split {spec.split} has a positive in the corpus"
-            raise errors.DataError(f"{context.name}: text_of: {problem}; remove it")
+            raise errors.DataError(f"{context.name}.text_of: {problem}; remove it")
         return texts
     _, owner = own_documents(collection.corpus, own.query_ids, own.texts)
     if count := len({own.query_ids[at] for at in owner.tolist()}.difference(collection.excluded())):
-        found = f"{wording.counted(count, 'query is', 'queries are')} also in the corpus, where it finds itself first"
-        advice = "`exclude_own: true` in `dataset` excludes documents with the query's id"
+        found = f"{wording.counted(count, 'query is', 'queries are')} also in the corpus, and found first"
+        advice = "to exclude documents with the query's id, set `exclude_own: true` in `dataset`"
         context.progress.note(f"{context.name}: {found}; {advice}")
     return own
 
@@ -181,7 +181,7 @@ class DocumentTexts(Sequence[str]):
 
 
 def positive_texts(asked: Queries, known: Mapping[str, Sequence[str]], corpus: Corpus, facts: Counter[str]) -> Queries:
-    """The queries with the contents of each query's first positive in the corpus, read on access.
+    """Return the queries with the contents of each query's first positive in the corpus, read on access.
 
     asked: the queries. known: positives by query id. facts: counts the skipped queries without positives.
     """
@@ -199,7 +199,7 @@ def positive_texts(asked: Queries, known: Mapping[str, Sequence[str]], corpus: C
 class SearchBlocks(work.RunBlocks):
     """The work of stage `search`, with the inputs, counts and times.
 
-    whole: counts over all queries, taken when the queries were read. held: the encoded queries of the last windows.
+    whole: counts over all queries, from when the queries were read. held: the encoded queries of the last window.
     """
 
     collection: StoredCollection = field(kw_only=True)
@@ -231,7 +231,7 @@ class SearchBlocks(work.RunBlocks):
         return now - before
 
     def _candidates(self, part: range | None = None) -> Iterator[types.RankedList]:
-        """Yield the lists of a part of the queries; reads the whole run so that unknown queries are noticed."""
+        """Yield the lists of a part of the queries; reads the whole run to detect unknown queries."""
         path = self.context.inputs["candidates"].folder / layout.RUN
         lists = enumerate(runs.lists_in_order(path, self.queries.query_ids))
         return (ranked for position, ranked in lists if part is None or position in part)
@@ -242,7 +242,7 @@ class SearchBlocks(work.RunBlocks):
 
     @cached_property
     def _depth(self) -> int:
-        """The number of documents to search for: the depth and excluded ones, up to the size of the corpus."""
+        """The number of documents to search for: the depth plus excluded documents, up to the size of the corpus."""
         excluded = max((len(self._excluded.get(query_id, ())) for query_id in self.queries.query_ids), default=0)
         return min(int(self.context.spec.depth) + excluded, len(self.collection.corpus.doc_ids))
 
@@ -271,7 +271,7 @@ class SearchBlocks(work.RunBlocks):
         file = vectors_import.open_vectors(Path(spec.query_vectors).expanduser(), ids)
         dimension = context.inputs["index"].facts.get("dimension", file.dimension)
         if file.dimension != dimension:
-            problem = f"vectors of dimension {file.dimension}, but {spec.index} has {dimension}"
+            problem = f"vectors have dimension {file.dimension}, but those of {spec.index} have {dimension}"
             raise errors.DataError(f"{file.path}: {problem}; encode the queries with the model of the index")
         rows = {query_id: row for row, query_id in enumerate(query_ids)}
         owners = vectors_import.VectorOwners(
@@ -286,7 +286,7 @@ class SearchBlocks(work.RunBlocks):
         vectors, searcher, encoder = self._vectors, self._searcher, self._encoder
         angular = spec.scores == "angular"
         if angular and (encoder is None or encoder.spec.similarity != "cosine"):
-            raise errors.UsageError("search: scores angular: the index has no cosine scores; remove it")
+            raise errors.UsageError(f"{self.context.name}.scores: angular needs an index with cosine scores; remove it")
         lists = self._candidates(part) if "candidates" in self.context.inputs else None
         known = qrels.positives(self.collection.all_qrels()) if spec.positives else None
         step = self._options.window if lists else self._at_once
@@ -303,13 +303,13 @@ class SearchBlocks(work.RunBlocks):
                 theirs = [known.get(query_id, ()) for query_id in query_ids]
                 hits_of = choosing.with_positives(hits, searcher, wanted, theirs, corpus)
             for query_id, (rows, scores) in zip(query_ids, hits_of, strict=True):
-                self.facts["queries that found no document"] += not len(rows)
+                self.facts["queries without results"] += not len(rows)
                 yield query_id, types.RankedList(corpus.ids(rows), angular_scores(scores) if angular else scores)
         for _ in lists or ():
             pass
 
     def _encoded(self, encoder: TextEncoder | None, part: range) -> Sequence[str] | Encoded:
-        """Some queries as texts or vectors, encoded in whole windows, as vectors depend slightly on the batch."""
+        """Return queries as text or vectors, encoded in whole windows because vectors depend slightly on the batch."""
         if encoder is None:
             return self.queries.texts[part.start : part.stop]
         size = self._options.window
@@ -334,7 +334,7 @@ class SearchBlocks(work.RunBlocks):
 
     @cached_property
     def _at_once(self) -> int:
-        """The number of queries per pass over the index, so that a kill costs half a minute; one block for Lucene."""
+        """The number of queries per pass over the index, about half a minute of work; one block for Lucene."""
         encoder = self._encoder
         if (encoder is None and self._vectors is None) or hasattr(self._searcher, "lucene"):
             return _BLOCK

@@ -46,32 +46,32 @@ class Train(training.TeacherOptions, training.DualOptions):
     """Trains a dual encoder on mined negatives or, with split `train`, on in-batch negatives alone."""
 
     version = 2
-    purpose = "train the model to tell relevant passages from the hard negatives"
+    purpose = "train the model to distinguish relevant passages from the hard negatives"
     stage: Literal["train"]
     negatives: Annotated[fields.Name | None, fields.Reference(("negatives",))] = Field(
         default=None, description="Mined negatives, with their queries."
     )
     augmented: Annotated[fields.Name | None, fields.Reference(("negatives",))] = Field(
         default=None,
-        description="More negatives with their queries, such as a label stage's, to mix into the examples.",
+        description="Additional negatives with their queries, such as from a label stage, to add to the examples.",
     )
     datasets: dict[fields.Name, _Source] = Field(
         default={},
         json_schema_extra=fields.LATER,
-        description="Collections to train on, by name: each a stage that mined negatives, or a mapping with "
+        description="Collections to train on, by name; each is a stage that mined negatives, or a mapping with "
         "`negatives` or `dataset`.",
     )
     mixing: MixingOptions = Field(
         default=MixingOptions(),
         json_schema_extra=fields.LATER,
         description="Sampling of `datasets`: with `temperature` T, a collection of n queries has a probability "
-        "proportional to n^(1/T); with `one_source`, each batch has one collection.",
+        "proportional to n^(1/T); with `one_source`, each batch comes from one collection.",
     )
 
     @model_validator(mode="after")
     def _complete(self) -> "Train":
         if self.negatives is None and self.options.negatives_per_query and not self.datasets:
-            raise ValueError("negatives: missing; for in-batch negatives alone set options.negatives_per_query to 0")
+            raise ValueError("negatives: missing; for in-batch negatives only, set options.negatives_per_query to 0")
         return self
 
     def references(self) -> Iterator[tuple[str, str, fields.Reference]]:
@@ -99,7 +99,7 @@ class Train(training.TeacherOptions, training.DualOptions):
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         if not self.datasets and self.mixing != MixingOptions():
-            yield "mixing: needs datasets; name some, or remove it"
+            yield "mixing: needs datasets; set datasets, or remove it"
         for name in _OF_ONE if self.datasets else ():
             if getattr(self, name, None) is not None:
                 yield f"{name}: cannot be combined with datasets; remove one of them"
@@ -107,13 +107,13 @@ class Train(training.TeacherOptions, training.DualOptions):
             yield f"mixing.temperature: must be above 0, not {self.mixing.temperature:g}"
         for name, source in self.datasets.items():
             if source.negatives is None and source.dataset is None:
-                yield f"datasets.{name}.negatives: missing; name a mining stage, or a collection as `dataset`"
+                yield f"datasets.{name}.negatives: missing; set it to a mining stage, or set `dataset` to a collection"
             elif source.negatives is None and self.options.negatives_per_query:
-                advice = "for in-batch negatives alone set options.negatives_per_query to 0"
+                advice = "for in-batch negatives only, set options.negatives_per_query to 0"
                 yield f"datasets.{name}.negatives: missing; {advice}"
             own = _collection_of(source.negatives, recipe)
             if source.negatives in recipe.stages and source.dataset not in (None, own):
-                yield f"datasets.{name}.dataset: {source.negatives!r} was mined from {own!r}; remove this"
+                yield f"datasets.{name}.dataset: {source.negatives!r} was mined from {own!r}; remove it"
 
     def why(self) -> str:
         others = "the passages of the other queries in the batch"
@@ -121,7 +121,7 @@ class Train(training.TeacherOptions, training.DualOptions):
         return self.purpose if mined else self.purpose.replace("the hard negatives", others)
 
     def estimate(self, sizes: base.Sizes, split: str = "train", models: int = 1) -> base.Row:
-        if self.datasets:  # trains on the queries of all
+        if self.datasets:  # trains on the queries of all collections
             names = (f"datasets.{name}.dataset" for name in self.datasets)
             queries = sum(sizes.collections.get(name, sizes).queries(split) for name in names)
             sizes = replace(sizes, splits={**sizes.splits, split: queries})
@@ -138,7 +138,7 @@ class Train(training.TeacherOptions, training.DualOptions):
                 context, training.examples_of(collection, context.inputs.get("negatives"))
             )
             if "augmented" in context.inputs:
-                # without queries that lack negatives, which their stage has counted
+                # without queries that have no negatives; their stage has counted these
                 more = training.examples_of(collection, context.inputs["augmented"])
                 listed = set() if more.negatives is None else {*more.negatives.query_ids}
                 rows = [row for row, name in enumerate(more.query_ids) if name in listed]
@@ -175,7 +175,7 @@ class Train(training.TeacherOptions, training.DualOptions):
 
 
 def _card_of_several(mixture: sources.Mixture, drawn: Mapping[str, int], width: int) -> dict[str, object]:
-    """The model card of a mixture; drawn: examples by source, with `width` negatives each."""
+    """Return the model card of a mixture; drawn: examples by source, with `width` negatives each."""
     facts: dict[str, object] = {}
     for name, source in mixture.sources.items():
         queries = wording.counted(len(source.query_ids), "query", "queries")
@@ -204,12 +204,12 @@ class TrainReranker(training.TeacherOptions, training.ValidationOptions, trainin
     reranker: Annotated[fields.Setting, fields.PluginKind("rerankers")] = Field(description="The reranker to train.")
     start: Annotated[fields.Name | None, fields.Reference(("reranker",))] = Field(
         default=None,
-        description="A stage that trained the same plugin, to start from its weights; default: the plugin's source.",
+        description="A stage that trained the same reranker, to start from its weights; default: the source.",
     )
     negatives: Annotated[fields.Name, fields.Reference(("negatives",))] = Field(
         description="Mined negatives, with their queries."
     )
-    loss: fields.LossSetting = Field(default=types.PluginSetting(layout.BCE), description="What is minimised.")
+    loss: fields.LossSetting = Field(default=types.PluginSetting(layout.BCE), description="The training loss.")
     options: Annotated[RerankerOptions, AfterValidator(fields.without_problems)] = Field(
         default_factory=RerankerOptions, description=training.OF_THE_RUN
     )
@@ -217,7 +217,7 @@ class TrainReranker(training.TeacherOptions, training.ValidationOptions, trainin
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         reranker, wanted = recipe.plugin("reranker"), getattr(recipe.plugin("loss"), "outputs", None)
         if reranker is not None and not isinstance(reranker, TrainableReranker):
-            yield f"reranker: {self.reranker.name} has no network to train; name another"
+            yield f"reranker: {self.reranker.name} has no network to train; use another reranker"
         elif wanted is not None and (own := getattr(reranker, "head", None)) not in (None, wanted):
             mismatch = f"{self.loss.name} needs {wanted} outputs, but the reranker has {own}"
             yield f"loss: {mismatch}; set reranker.outputs: {wanted}, or use loss bce"
@@ -244,7 +244,7 @@ class TrainReranker(training.TeacherOptions, training.ValidationOptions, trainin
         if start is not None:
             own, now = (type(plugins["reranker"]).__qualname__ for plugins in (start.plugins, context.plugins))
             if own != now:
-                problem = f"{start.name} trained a {own}, but this is a {now}; use the same plugin"
+                problem = f"{start.name} trained {own}, but this stage trains {now}; use the same plugin"
                 raise errors.UsageError(f"{context.name}.start: {problem}")
         module = context.plugins["reranker"].load(None if start is None else start.folder / layout.MODEL_FOLDER)
         network, loss = PairNetwork(module.to(context.device or best_device())), context.plugins["loss"]

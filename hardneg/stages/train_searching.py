@@ -24,7 +24,7 @@ from hardneg.training.options import Devices, RefreshOptions
 
 
 class WatchOptions(BaseModel):
-    """Measures staleness every `every` steps: lists of some training queries against the index's top results."""
+    """Options to measure, every `every` steps, how stale the lists of some training queries are."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     every: int = Field(gt=0)
@@ -41,9 +41,9 @@ class TrainQueries(training.EncoderOptions, base.IndexSpec):
     inherits = ("seed",)
     stage: Literal["train-queries"]
     index: Annotated[
-        fields.Name, fields.Reference(("index",), refuses={fields.Trait.SEGMENTS: "name one without `segments`"})
-    ] = Field(description="The fixed index.")
-    split: fields.Name = Field(default="train", description="The queries to train on.")
+        fields.Name, fields.Reference(("index",), refuses={fields.Trait.SEGMENTS: "use an index without `segments`"})
+    ] = Field(description="The index, which stays fixed.")
+    split: fields.Name = Field(default="train", description="Split of the training queries.")
     schedule: Literal["dynamic", "static", "refreshed", "random"] = Field(
         default="dynamic",
         description="The source of documents: `dynamic` searches the index at each step, `static` uses the first "
@@ -51,19 +51,19 @@ class TrainQueries(training.EncoderOptions, base.IndexSpec):
         "the corpus.",
     )
     negatives: Annotated[fields.Name | None, fields.Reference(("negatives",))] = Field(
-        default=None, description="The lists for schedule `static`."
+        default=None, description="The negatives for schedule `static`."
     )
-    refresh_every: int | None = Field(default=None, gt=0, description="Steps between the searches of `refreshed`.")
-    depth: int = Field(default=layout.TOP_DEPTH, gt=0, description="Documents per query.")
+    refresh_every: int | None = Field(default=None, gt=0, description="Steps between searches of `refreshed`.")
+    depth: int = Field(default=layout.TOP_DEPTH, gt=0, description="Number of documents per query.")
     forced_positives: Literal["none_retrieved", "always", "never"] = Field(
-        default="none_retrieved", description="When to append the known positives that a list lacks."
+        default="none_retrieved", description="When to append known positives that are missing from a list."
     )
     retrieval_dropout: bool = Field(
-        default=True, description="Search with the vectors after dropout; otherwise queries are encoded again without."
+        default=True, description="Search with query vectors after dropout; if false, re-encode without dropout."
     )
     centroids: Literal["fixed", "trained"] = Field(
         default="fixed",
-        description="`trained` also updates a product-quantised index, which the stage then publishes for searches.",
+        description="`trained` also updates the centroids of a product-quantised index, and publishes the new index.",
     )
     centroid_learning_rate: float = Field(default=1e-4, gt=0, description="The learning rate of the centroids.")
     watch: WatchOptions | None = Field(default=None, description="Measure the staleness of negatives.")
@@ -71,14 +71,14 @@ class TrainQueries(training.EncoderOptions, base.IndexSpec):
     @model_validator(mode="after")
     def _complete(self) -> "TrainQueries":
         if self.segments is not None:
-            raise ValueError("segments: the index has one vector per document; remove them")
+            raise ValueError("segments: the index has one vector per document; remove it")
         if self.centroids == "trained" and self.options.keep_every:
             raise ValueError("options.keep_every: cannot be combined with trained centroids; remove it")
         for name, schedule in (("negatives", "static"), ("refresh_every", "refreshed")):
             is_set = getattr(self, name) is not None
             if is_set != (self.schedule == schedule):
-                advice = f"remove {name}" if is_set else f"give {name}"
-                raise ValueError(f"schedule {self.schedule}: {advice}")
+                problem = "cannot be combined with" if is_set else "missing; it is required by"
+                raise ValueError(f"{name}: {problem} schedule {self.schedule}{'; remove it' if is_set else ''}")
         return self
 
     @property
@@ -133,9 +133,9 @@ class TrainQueries(training.EncoderOptions, base.IndexSpec):
         where = f"{context.name}: index {index.name}"
         searcher = work.open_searcher(index, collection, context.device, None, few=self.schedule == "dynamic")
         if not isinstance(searcher, DenseSearcher | StoredSearcher):
-            raise errors.UsageError(f"{where} stores no vectors to score; name an encode stage or an index of one")
+            raise errors.UsageError(f"{where} stores no vectors to score; use an index of an encode stage's vectors")
         if self.centroids == "trained" and not isinstance(searcher, PqSearcher):
-            raise errors.UsageError(f"{where} has no centroids to train; name a pq or opq-pq index")
+            raise errors.UsageError(f"{where} has no centroids to train; use a pq or opq-pq index")
         folder, shape = context.folder / SCRATCH, (len(data.query_ids), self.depth)
         source: adore.NegativeSource
         if self.schedule == "static":
@@ -171,23 +171,23 @@ class TrainQueries(training.EncoderOptions, base.IndexSpec):
 
 
 class TrainRefreshed(training.DualOptions):
-    """Trains a dual encoder on negatives that are mined again with the current weights during training."""
+    """Trains a dual encoder on negatives that are re-mined with the current weights during training."""
 
     version = 2
-    purpose = "train the model with hard negatives that are refreshed on the way"
+    purpose = "train the model with hard negatives that are refreshed during training"
     stage: Literal["train-refreshed"]
-    split: fields.Name = Field(default="train", description="The queries to train on.")
+    split: fields.Name = Field(default="train", description="Split of the training queries.")
     negatives: Annotated[fields.Name | None, fields.Reference(("negatives",))] = Field(
         default=None,
-        description="Negatives until the first refresh; without them, training waits for the initial model's.",
+        description="Negatives to use until the first refresh; default: wait for those of the initial model.",
     )
     refresh: Annotated[RefreshOptions, AfterValidator(fields.without_problems)] = Field(
         description="The schedule of refreshes and the choice of negatives."
     )
     miner: fields.OwnMinerSetting = Field(
-        default=None, description="Selects negatives from the model's top documents, instead of `refresh.choice`."
+        default=None, description="Miner to use on the model's top documents, instead of `refresh.choice`."
     )
-    filters: fields.FilterSettings = Field(default=(), description="Filters of candidates, applied in order.")
+    filters: fields.FilterSettings = Field(default=(), description="Filters of candidates, applied in this order.")
     devices: Annotated[Devices, AfterValidator(fields.without_problems)] = Field(
         default=Devices(), json_schema_extra=fields.FREE, description="The devices of the two processes."
     )
@@ -215,11 +215,11 @@ class TrainRefreshed(training.DualOptions):
         source, words = getattr(recipe.plugin("backend"), "input", None), base.FORM_WORDS
         family = recipe.models.of(self.began_with(recipe)).known_family
         if self.backend is not None and source == "texts":
-            problem = f"{self.backend.name} is built from texts, which no refresh changes"
-            yield f"backend: {problem}; remove it, or name one of {words['vectors']}"
+            problem = f"{self.backend.name} indexes text, so a refresh would not change it"
+            yield f"backend: {problem}; remove it, or use an index of {words['vectors']}"
         elif self.backend is not None and family is not None and source not in (None, family.form):
             problem = f"{self.backend.name} is built from {words.get(str(source), source)}"
-            yield f"backend: {problem}, but the recipe's model makes {words[family.form]}; name another"
+            yield f"backend: {problem}, but the recipe's model has {words[family.form]}; use another index"
 
     def missing(self, collection: Facts) -> Iterator[str]:
         needing = {"refresh.without_answers": self.refresh.without_answers, "filters": needs_answers(self.filters)}
@@ -263,7 +263,7 @@ class TrainRefreshed(training.DualOptions):
 def _supply(
     context: StageContext[TrainRefreshed], encoder: Any, data: TrainingData, refreshes: RefreshFolder
 ) -> Iterator[Any]:
-    """The `RefreshProvider` of the training; finally ends the second process and restores the number of threads."""
+    """Yield the `RefreshProvider`; at the end, stop the second process and restore the number of threads."""
     import torch
 
     from hardneg.training.methods.ance import BackgroundProvider, Process, SynchronousProvider

@@ -1,4 +1,4 @@
-"""Training as one stage, with its options in groups that each verb selects by its base classes."""
+"""Base classes of training stages, with groups of options that each verb selects by inheritance."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -27,20 +27,20 @@ from hardneg.training.options import GUIDES, LearningOptions, TrainOptions, coll
 
 Validate = Callable[[], Mapping[str, float]]
 Told = Callable[[Any], tuple[Facts, Facts]]
-"""Facts of a finished training (`TrainingResult`) for the model card, and for the manifest."""
+"""Returns the facts of a finished training (`TrainingResult`) for the model card, and those for the manifest."""
 Opened = tuple[Any, Told]
-"""A method (`ExampleTraining`) with its network and data, and its facts."""
-OF_THE_RUN = "Options of the run: steps, negatives, optimizer, precision."
+"""A method (`ExampleTraining`) with its network and data, and a function that returns its facts."""
+OF_THE_RUN = "Training options, such as steps, negatives, optimizer and precision."
 
 
 def examples_of(collection: StoredCollection, negatives: base.ArtifactInput | None) -> TrainingData:
-    """The training data of the queries with mined or pseudo-labelled negatives; without negatives, of split `train`."""
+    """Return the training data of the queries with mined or pseudo-labelled negatives, or of split `train`."""
     split = "train" if negatives is None else getattr(negatives.spec, "split", "train")
     return training_data(collection, work.own_queries(negatives) or collection.queries(split), negatives)
 
 
 def training_data(collection: StoredCollection, queries: Queries, negatives: base.ArtifactInput | None) -> TrainingData:
-    """Queries with their known positives and, if given, their mined negatives."""
+    """Return queries with their known positives and, if given, their mined negatives."""
     lists = None if negatives is None else read_negatives(negatives.folder / layout.NEGATIVES)
     known: Mapping[str, Sequence[str]] = qrels.positives(collection.all_qrels())
     if pseudo := work.pseudo_positives(negatives):
@@ -52,7 +52,7 @@ class OptionGroup(StageSpec):
     """A group of options of training verbs.
 
     gives: the optional parts of `ScoreBatch` in the verb's batches. A group may define `mistakes`, in the same form as
-    `problems`, and `withheld`, the parts of `gives` that the group's options omit, with advice.
+    `problems`, and `withheld`, the parts of `gives` that the group's options leave out, with advice.
     """
 
     gives: ClassVar[tuple[str, ...]] = ()
@@ -62,7 +62,7 @@ class OptionGroup(StageSpec):
         segments: Segments | None
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Mistakes in the options of the verb and its groups, one line each."""
+        """Return the mistakes in the options of the verb and its groups, one line each."""
         return collect(self, "mistakes", recipe)
 
 
@@ -72,7 +72,7 @@ class TrainConfig(OptionGroup):
     needs_dataset = resumes = every_process = True
     artifact_folder = layout.MODEL_FOLDER
     judged: ClassVar[str] = "over a pool"
-    loss: fields.LossSetting = Field(description="A loss; `hardneg plugins list` shows them.")
+    loss: fields.LossSetting = Field(description="Training loss; `hardneg plugins list losses` shows all.")
     options: Annotated[LearningOptions, AfterValidator(fields.without_problems)] = Field(
         default_factory=LearningOptions, description=OF_THE_RUN
     )
@@ -89,10 +89,10 @@ class TrainConfig(OptionGroup):
             gives = {verb: getattr(load_plugin("stages", verb), "gives", ()) for verb in plugin_names("stages")}
             fitting = [verb for verb, parts in gives.items() if {*lacking} <= {*parts}]
             use = f"use it in stage {' or '.join(fitting)}, or " if fitting else ""
-            lack = f"{self.loss.name} needs {', '.join(lacking)}, which this stage's batches lack"
+            lack = f"{self.loss.name} needs {', '.join(lacking)}, which this stage does not provide"
             yield f"loss: {lack}; {use}choose another loss"
         if self.options.negatives_drawn == "margin_bins" and getattr(self, "teacher", None) is None:
-            yield "options.negatives_drawn: margin_bins needs a teacher's scores; name a teacher, or remove it"
+            yield "options.negatives_drawn: margin_bins needs a teacher's scores; set teacher, or remove it"
 
     def settings(self, source: base.ArtifactInput) -> Mapping[str, object]:
         figures = {name: value for name, value in source.facts.items() if isinstance(value, int | float)}
@@ -107,11 +107,11 @@ class TrainConfig(OptionGroup):
         return f"{self.options.batch_size * self.options.accumulate} queries"
 
     def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> Opened:
-        """The training method and its data; `ending` is closed after training."""
+        """Return the training method and its data; `ending` is closed after training."""
         raise NotImplementedError(f"stage {self.stage} has no method")
 
     def judge(self, context: StageContext[Any], collection: StoredCollection, network: Any) -> Validate | None:
-        """A function that measures the network during training; None without validation."""
+        """Return a function that measures the network during training; None without validation."""
         return None
 
     def save(self, context: StageContext[Any], network: Any, card: Mapping[str, object]) -> None:
@@ -154,18 +154,18 @@ class ValidationOptions(OptionGroup):
 
     validation_run: Annotated[fields.Name | None, fields.MEASURED] = Field(
         default=None,
-        description="The run whose top passages are reranked, with the positives, for dev metrics; default: none.",
+        description="Run whose top passages are reranked with the positives for dev metrics; default: no validation.",
     )
     validation: Validation = Field(
         default=Validation(),
-        description="The split, the number of `queries`, and the `depth` of the run for validation.",
+        description="For validation: the split, the number of `queries`, and the `depth` of the run.",
     )
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         split, own = getattr(recipe.stages.get(self.validation_run or ""), "split", None), self.validation.split
         if split not in (None, own):
             mismatch = f"{self.validation_run!r} is a run of split {split}, but validation.split is {own}"
-            yield f"validation_run: {mismatch}; name a run of the same split"
+            yield f"validation_run: {mismatch}; use a run of the same split"
 
     def judge(self, context: StageContext[Any], collection: StoredCollection, network: Any) -> Validate | None:
         from hardneg.training.validation import ValidationData
@@ -182,34 +182,34 @@ class ValidationOptions(OptionGroup):
         return self.measure(network, ValidationData(collection.corpus, query_ids, texts, judged, run, segments))
 
     def measure(self, network: Any, data: Any) -> Validate:
-        """A function that measures the network on `ValidationData`."""
+        """Return a function that measures the network on `ValidationData`."""
         from hardneg.training.validation import pool_validation
 
         return pool_validation(network, data, self.validation.depth)
 
 
 class EncoderOptions(ValidationOptions, TrainConfig):
-    """The initial encoder, the way documents are cut, and the options shared by all verbs that train an encoder."""
+    """The initial encoder, the segments of documents, and the options shared by all verbs that train an encoder."""
 
     artifact_type = "model"
-    model: Annotated[fields.Name, fields.Reference(("model",))] = Field(default=layout.START, description="The model.")
+    model: Annotated[fields.Name, fields.Reference(("model",))] = Field(layout.START, description="The initial model.")
     segments: fields.OwnCut = Field(
         default=None,
         json_schema_extra=fields.LATER,
-        description="Cuts documents into segments, scored by the best one; default: only the first tokens are read.",
+        description="Split documents into segments, scored by the best one; default: read only the first tokens.",
     )
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
         return recipe.model_of(self.model)
 
     def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> Self:
-        """The stage with the usual learning rate for its kind of model, unless the recipe sets one."""
+        """Return the stage with the usual learning rate for its kind of model, unless the recipe sets one."""
         model, options = self.began_with(recipe), self.options
         if "learning_rate" not in written.get("options", {}):
             if rate := usual_rate(recipe.models.of(model)):
                 options = replace(options, learning_rate=rate)
             else:
-                why = f"{options.learning_rate:g} is assumed, as {model.name} has not been downloaded"
+                why = f"{options.learning_rate:g} is assumed because {model.name} is not downloaded"
                 notes.append(f"options.learning_rate: {why}; download it first if it is a static table")
         notes += self._remarks(recipe)
         return self.model_copy(update={"options": options})
@@ -222,10 +222,10 @@ class EncoderOptions(ValidationOptions, TrainConfig):
             why = f"{rate:g} suits only static tables; other models collapse to one vector"
             yield f"options.learning_rate: {why}; set it to {usual:g}, which is usual for this model"
         if family is not None and not family.trainable:
-            yield "model: the recipe's model has no local weights, so it cannot be trained; name another model"
+            yield "model: the recipe's model has no local weights, so it cannot be trained; use another model"
         if self.segments is not None and family is not None and family.form != "vectors":
             form = base.FORM_WORDS[family.form]
-            yield f"segments: the recipe's model makes {form}, which does not support segments; remove them"
+            yield f"segments: cannot be combined with the recipe's model, which has {form}; remove it"
         if similarity not in (None, wanted := getattr(type(recipe.plugin("loss")), "similarity", similarity)):
             mismatch = f"{self.loss.name} needs similarity {wanted}, but the model's is {similarity}"
             yield f"loss: {mismatch}; set model.similarity: {wanted}, or choose another loss"
@@ -237,11 +237,11 @@ class EncoderOptions(ValidationOptions, TrainConfig):
             return
         similarity = start.similarity or (model.known.similarity if model.known else None)
         if similarity == "cosine" and (model.known_family is None or model.known_family.form == "vectors"):
-            why = f"temperature {temperature:g} makes all documents count almost equally with cosines"
+            why = f"with cosines, temperature {temperature:g} weights all documents almost equally"
             yield f"loss: {self.loss.name}: {why}; {TEMPERATURE} is usual, or set model.similarity: dot"
 
     def estimate(self, sizes: base.Sizes, split: str = "train", models: int = 1) -> base.Row:
-        """The estimate based on the queries of a split; models: the number of model copies saved at the end."""
+        """Return the estimate based on the queries of a split; models: the number of model copies saved at the end."""
         steps, adapter, shape = self.options.last_step(sizes.queries(split)), sizes.model.adapter, sizes.shape
         kept = steps // self.options.keep_every if self.options.keep_every else 0
         learning = shape.weights if adapter is None else 4 * adapter.weights(shape.hidden, shape.layers)
@@ -258,8 +258,8 @@ class EncoderOptions(ValidationOptions, TrainConfig):
 
 SHUFFLED = "shuffled"
 _SOURCES = {"vectors": ("index", "an encode stage"), "run": ("run", "a run of the training queries")}
-"""The artifact type, and its name in messages, of each input that a batch order may need."""
-_NO_SEGMENTS = {**base.NOT_ONE_VECTOR, fields.Trait.SEGMENTS: "name one without `segments`"}
+"""The artifact type of each input that a batch order may need, and its description in messages."""
+_NO_SEGMENTS = {**base.NOT_ONE_VECTOR, fields.Trait.SEGMENTS: "use an index without `segments`"}
 _QUERIES_OF = fields.Reference(("index", "run"), base.NOT_ONE_VECTOR, with_model=True)
 
 
@@ -268,15 +268,15 @@ class TeacherOptions(OptionGroup):
 
     teacher: Annotated[fields.Name | None, fields.Reference(("run",), refuses=fields.OF_QUERIES)] = Field(
         default=None,
-        description="A run of the training queries, such as a rerank stage's, whose scores a loss distils.",
+        description="Run of the training queries, such as from a rerank stage, whose scores the loss distils.",
     )
 
     def withheld(self) -> Iterator[tuple[str, str]]:
         if self.teacher is None and getattr(self, "guide", None) is None:
-            yield "teacher", f"teacher: missing; {self.loss.name} learns a run's scores: name a run, such as a rerank's"
+            yield "teacher", f"teacher: missing; {self.loss.name} needs a run with scores, such as from a rerank stage"
 
     def with_teacher(self, context: StageContext[Any], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
-        """The examples with the scores of the `teacher`, if any, and the number of examples without a scored positive.
+        """Return the examples with the scores of the `teacher`, if any, and the number without a scored positive.
 
         Raises DataError if the teacher's run has different queries, and TrainingError if it scores no positive.
         """
@@ -294,47 +294,47 @@ class TeacherOptions(OptionGroup):
         scores = teacher.scores(rows, documents[:, None])[:, 0]
         scored, known = len(np.unique(rows[~np.isnan(scores)])), len(np.unique(rows))
         if not scored:
-            none = f"{source.name} scores no known positive of the training queries"
+            none = f"{source.name} has no scores of known positives of the training queries"
             raise errors.TrainingError(f"{context.name}.teacher: {none}; rerank their run with `positives: true`")
         if scored < known:
             context.progress.note(
-                f"{context.name}: {source.name} scores no positive of {known - scored} of {known} queries"
+                f"{context.name}: {source.name} has no score of a positive for {known - scored} of {known} queries"
             )
         return replace(data, teacher=teacher), {"queries without a positive that the teacher scored": known - scored}
 
 
 class GuideOptions(OptionGroup):
-    """The guide: another encoder, whose scores for each batch are used by masks and losses."""
+    """The guide, another encoder whose scores for each batch are used by masks and losses."""
 
     guide: Annotated[fields.Name | None, fields.Reference(("index",), _NO_SEGMENTS, with_model=True)] = Field(
         default=None,
         description="An encode stage whose model scores each batch; also the teacher of a loss that needs one, unless "
-        "a run is named.",
+        "`teacher` is set.",
     )
     guided_mask: Annotated[training_options.GuidedMask, AfterValidator(fields.without_problems)] | None = Field(
         default=None,
         json_schema_extra=fields.LATER,
-        description="Masks negatives that the guide scores above the positive less a `margin`, which `kind` makes "
-        "`absolute` or `relative` to the positive's score.",
+        description="Mask negatives that the guide scores above the positive's score minus `margin`; `kind` is "
+        "`absolute`, or `relative` to the positive's score.",
     )
 
     def withheld(self) -> Iterator[tuple[str, str]]:
         parts = GUIDES if getattr(self, "teacher", None) is not None else ("teacher", *GUIDES)
         for part in parts if self.guide is None else ():
-            yield part, f"guide: missing; {self.loss.name} needs its scores: name an encode stage"
+            yield part, f"guide: missing; {self.loss.name} needs its scores, so set it to an encode stage"
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         loss, taught = recipe.plugin("loss"), getattr(self, "teacher", None) is not None
         needed = {*needs_of(loss)} & {*GUIDES, *([] if taught else ["teacher"])}
         if self.guide is None and self.guided_mask is not None:
-            yield "guide: missing; guided_mask needs its scores: name an encode stage"
+            yield "guide: missing; guided_mask needs its scores, so set it to an encode stage"
         if self.guide is not None and {"teacher", "guide"} <= needed:
-            yield f"teacher: missing; {self.loss.name} learns a run's scores and the guide's: use stage train"
+            yield f"teacher: missing; {self.loss.name} needs scores of a run and of the guide, so use stage train"
         if self.guide is not None and self.guided_mask is None and loss is not None and not needed:
-            yield f"guide: nothing uses it; give guided_mask, or a loss that learns from it instead of {self.loss.name}"
+            yield f"guide: not used by loss {self.loss.name}; set guided_mask, use another loss, or remove it"
 
     def with_guide(self, context: StageContext[Any], data: TrainingData) -> TrainingData:
-        """The examples with the vectors of the guide, if any; the guide's model encodes the queries once.
+        """Return the examples with the vectors of the guide, if any; the guide's model encodes the queries once.
 
         Raises UsageError if the guide's index returns no vectors, and ModelError if its model returns several per text.
         """
@@ -343,7 +343,7 @@ class GuideOptions(OptionGroup):
             return data
         searcher = work.open_searcher(source, work.open_collection(context.inputs["dataset"]), context.device, None)
         if not isinstance(searcher, StoredSearcher | DenseSearcher):
-            raise errors.UsageError(f"{context.name}: guide {source.name} stores no vectors; name an encode stage")
+            raise errors.UsageError(f"{context.name}.guide: {source.name} stores no vectors; use an encode stage")
         model = context.inputs["guide.model"]
         queries = work.encoded_queries(context, model, data.texts, "guide-queries")
         return replace(data, guide=Guide(searcher, queries, digest([source.key, model.key])))
@@ -356,13 +356,13 @@ class BatchOptions(OptionGroup):
         fields.Setting | None,
         AfterValidator(lambda setting: None if setting == types.PluginSetting(SHUFFLED) else setting),
         fields.PluginKind("batches"),
-    ] = Field(default=None, json_schema_extra=fields.LATER, description="The order of the queries; default `shuffled`.")
+    ] = Field(default=None, json_schema_extra=fields.LATER, description="Order of the queries; default: `shuffled`.")
     batches_from: Annotated[
         fields.Name | None, fields.Reference(("index", "run"), base.NOT_ONE_VECTOR, with_model=True)
     ] = Field(
         default=None,
         json_schema_extra=fields.LATER,
-        description="The source of the order: an encode stage, whose model encodes the queries, or their run.",
+        description="Source of the order: an encode stage, whose model encodes the queries, or a run of them.",
     )
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
@@ -374,16 +374,16 @@ class BatchOptions(OptionGroup):
         needs, what = needs_of(plugin), SHUFFLED if self.batches is None else self.batches.name
         named = None if self.batches_from is None else recipe.stages.get(self.batches_from)
         if not needs and self.batches_from is not None:
-            yield f"batches_from: not used by batches {what}; remove it"
+            yield f"batches_from: not used by order {what}; remove it"
         for need in needs:
             part, words = _SOURCES[need]
             if self.batches_from is None:
-                yield f"batches_from: missing; {what} needs {need}: name {words}"
+                yield f"batches_from: missing; order {what} needs {need}, so set it to {words}"
             elif named is not None and part not in named.parts:
-                yield f"batches_from: {self.batches_from!r} has no {need}; name {words}"
+                yield f"batches_from: {self.batches_from!r} has no {need}; use {words}"
 
     def with_order(self, context: StageContext[Any], data: TrainingData) -> TrainingData:
-        """The examples in the stage's order, which the first process saves for the others and for resuming.
+        """Return the examples in the stage's order, which the first process saves for the others and for resuming.
 
         Raises DataError if the run has different queries, and UsageError if the order does not exist.
         """
@@ -417,10 +417,10 @@ class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
     dims: fields.Dimensions | None = Field(
         default=None,
         json_schema_extra=fields.LATER,
-        description="Numbers of dimensions to train at (Matryoshka), with optional weights; default: all dimensions.",
+        description="Numbers of dimensions to train at (Matryoshka), optionally with weights; default: the full one.",
     )
     precisions: Annotated[tuple[types.StoredPrecision, ...], AfterValidator(fields.each_once)] = Field(
-        default=(), json_schema_extra=fields.LATER, description="Precisions of indexed documents to train for."
+        default=(), json_schema_extra=fields.LATER, description="Precisions of the document index to train for."
     )
     regularizer: fields.RegularizerSetting = Field(
         default=None, json_schema_extra=fields.LATER, description="A penalty on the encoded texts."
@@ -428,43 +428,43 @@ class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
     self_mask: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = Field(
         default=None,
         json_schema_extra=fields.LATER,
-        description="Masks negatives that the model itself scores above the positive by more than this.",
+        description="Mask negatives that the model itself scores above the positive by more than this.",
     )
 
     def withheld(self) -> Iterator[tuple[str, str]]:
-        reason = f"segments: have no scores with each other, which {self.loss.name} needs; remove them"
+        reason = f"segments: cannot be combined with {self.loss.name}, which compares documents; remove one of them"
         yield from [] if self.segments is None else [("document_document", reason)]
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
         dimension, family = (model := recipe.models.of(self.began_with(recipe))).dimension, model.known_family
         if family is not None and family.form != "vectors":
-            reason = f"the recipe's model makes {base.FORM_WORDS[family.form]}, which cannot be truncated; remove them"
+            reason = f"the recipe's model has {base.FORM_WORDS[family.form]}, which cannot be truncated; remove it"
             yield from (f"{name}: {reason}" for name in ("dims", "precisions") if getattr(self, name))
         elif self.dims is not None and dimension is not None and (most := max(self.dims)) > dimension:
-            yield f"dims: {most} exceeds the {dimension} dimensions of the recipe's model; give fewer"
+            yield f"dims: must be at most {dimension}, as in the recipe's model, not {most}"
         wanted = getattr(type(recipe.plugin("regularizer")), "form", None)
         if self.regularizer is not None and family is not None and wanted not in (None, family.form):
             mismatch = f"{self.regularizer.name} penalizes {base.FORM_WORDS.get(str(wanted), wanted)}"
-            yield f"regularizer: {mismatch}, but the recipe's model makes {base.FORM_WORDS[family.form]}; remove it"
+            yield f"regularizer: {mismatch}, but the recipe's model has {base.FORM_WORDS[family.form]}; remove it"
         elif self.regularizer is not None and self.segments is not None:
             yield "regularizer: cannot be combined with segments; remove one of them"
 
     def terms(self, context: StageContext[Any], encoder: Any) -> Any:
-        """The terms of the objective (`LossTerms`); prints a note if `dims` lacks the encoder's full dimension."""
+        """Return the terms of the objective (`LossTerms`); print a note if `dims` omits the full dimension."""
         from hardneg.training.methods.dual_encoder import LossTerms
 
         if self.dims and encoder.dimension not in self.dims:
-            whole = f"without the model's own {encoder.dimension}, its full vectors are not trained"
-            context.progress.note(f"{context.name}: dims: {whole}")
+            whole = f"does not include the model's full {encoder.dimension} dimensions, which are not trained"
+            context.progress.note(f"{context.name}.dims: {whole}")
         penalty = context.plugins.get("regularizer")
         return LossTerms(self.dims or {}, penalty, self.guided_mask, self.self_mask, self.precisions)
 
     def terms_facts(self, context: StageContext[Any]) -> dict[str, object]:
-        """The terms of the objective, for the model card."""
+        """Return the terms of the objective, for the model card."""
         dims = [f"{dim}" if weight == 1 else f"{dim} (weight {weight:g})" for dim, weight in (self.dims or {}).items()]
         mask, guide = self.guided_mask, context.inputs.get("guide")
         facts = {
-            "Trained at": dims and f"{', '.join(dims)} dimensions: the first of a vector can be used alone",
+            "Trained at": dims and f"{', '.join(dims)} dimensions; vectors can be truncated to these",
             "Trained for indexes of": ", ".join(self.precisions),
             "Regularizer": context.plugins.get("regularizer"),
             "Guide": guide and guide.name,

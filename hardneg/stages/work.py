@@ -1,4 +1,4 @@
-"""A running stage: its opened inputs, and its work in blocks, each written to a file until all are joined."""
+"""Helpers for running stages: opened inputs, and work in blocks that are written to files and joined at the end."""
 
 import shutil
 from collections import Counter
@@ -27,7 +27,7 @@ from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 
 Entry = tuple[str, types.RankedList]
 Ranking = Iterator[tuple[Iterable[Entry], Callable[[], Counter[str]]]]
-"""The lists of each block's queries, in ascending order of blocks, and its counts once the lists are read."""
+"""The ranked lists of each block, and a function that returns the block's counts once the lists are read."""
 _LINES = "trec"
 
 
@@ -37,15 +37,15 @@ def _stage_or_seeds(value: Any) -> Any:
     seeds = {str(seed): name for seed, name in value.items()} if isinstance(value, Mapping) else {}
     if len(seeds) > 1 and all(seed.isdecimal() and isinstance(name, str) and name for seed, name in seeds.items()):
         return {int(seed): name for seed, name in seeds.items()}
-    raise ValueError("must name a stage, or map at least two seeds to stages")
+    raise ValueError("must be the name of a stage, or map at least two seeds to stages")
 
 
 BySeed = Annotated[str | dict[int, str], BeforeValidator(_stage_or_seeds)]
-"""The name of a stage, or names by seed of its copies."""
+"""The name of a stage, or the names of its copies by seed."""
 
 
 def by_label(named: Mapping[str, str | Mapping[int, str]]) -> dict[str, tuple[str, int | None]]:
-    """The label of each path below a field that maps labels to `BySeed`, with the seed if there are several."""
+    """Return the label of each path below a field that maps labels to `BySeed`, with the seed if there are several."""
     paths = dict[str, tuple[str, int | None]]()
     for label, names in named.items():
         for seed in [None] if isinstance(names, str) else names:
@@ -55,7 +55,7 @@ def by_label(named: Mapping[str, str | Mapping[int, str]]) -> dict[str, tuple[st
 
 @dataclass(frozen=True)
 class SeededStages:
-    """The stages that are copied for seeds.
+    """The stages that are copied for several seeds.
 
     copies: names by stage and seed. trainings: by stage, the stages whose seeds determine its artifact.
     """
@@ -64,26 +64,26 @@ class SeededStages:
     trainings: Mapping[str, frozenset[str]]
 
     def of(self, name: str) -> str | dict[int, str]:
-        """The name to use for a stage: its own name, the name of its only copy, or the names of all copies by seed."""
+        """Return the name to use for a stage: its own, that of its only copy, or the names of all copies by seed."""
         copies = dict(self.copies.get(name, {}))
         return copies if len(copies) > 1 else next(iter(copies.values()), name)
 
     def share(self, one: str, other: str) -> bool:
-        """Whether two stages depend on the same training stage, such as a shared warm-up, and therefore on its seed."""
+        """Return whether two stages depend on the same training stage, such as a shared warm-up, and so on its seed."""
         return bool(self.trainings.get(one, frozenset()) & self.trainings.get(other, frozenset()))
 
 
 def open_encoder(
     source: ArtifactInput, device: str | None, precision: spec.Precision | None = None
 ) -> protocol.TextEncoder:
-    """The recipe's own model, or the model of a training stage; precision: encoding precision, or None for training."""
+    """Open the recipe's model, or that of a training stage; precision: for encoding, or None for training."""
     return load_encoder(source.model or source.folder / layout.MODEL_FOLDER, device, precision)
 
 
 def open_prompted(
     context: StageContext[StageSpec], side: spec.Side, prompt: str | None, precision: spec.Precision | None
 ) -> protocol.TextEncoder:
-    """The stage's model, with a different prompt if one is given. Raises UsageError if prompts cannot be changed."""
+    """Open the stage's model, with another prompt if one is given. Raises UsageError if prompts cannot be changed."""
     encoder = open_encoder(context.inputs["model"], context.device, precision)
     if prompt is None:
         return encoder
@@ -94,7 +94,7 @@ def open_prompted(
 
 
 def open_learner(context: StageContext[StageSpec]) -> Any:
-    """The `Encoder` that a stage trains.
+    """Return the `Encoder` that a stage trains.
 
     Raises:
         ModelError: the model cannot be trained.
@@ -109,12 +109,12 @@ def open_learner(context: StageContext[StageSpec]) -> Any:
 
 
 def open_collection(source: ArtifactInput) -> StoredCollection:
-    """The collection that the dataset stage stored."""
+    """Return the collection that the dataset stage stored."""
     return StoredCollection.open(source.folder)
 
 
 def open_corpus(context: StageContext[StageSpec]) -> Corpus:
-    """The corpus of the stage's dataset. Raises DataError if it has no documents."""
+    """Return the corpus of the stage's dataset. Raises DataError if it has no documents."""
     corpus = open_collection(context.inputs["dataset"]).corpus
     if not len(corpus):
         raise errors.DataError(f"{context.name}: the corpus has no documents")
@@ -122,7 +122,7 @@ def open_corpus(context: StageContext[StageSpec]) -> Corpus:
 
 
 def open_queries(context: StageContext[StageSpec], collection: StoredCollection, split: str) -> Queries:
-    """The queries of a split. Raises DataError if there are none."""
+    """Return the queries of a split. Raises DataError if there are none."""
     queries = collection.queries(split)
     if not len(queries):
         raise no_queries(context.name, split)
@@ -135,12 +135,12 @@ def no_queries(name: str, split: str) -> errors.DataError:
 
 
 def queries_of(context: StageContext[StageSpec], collection: StoredCollection, split: str) -> Queries:
-    """The queries of the input `run`, from the file stored with the run or from a split."""
+    """Return the queries of the input `run`, from the file stored with the run or from a split."""
     return own_queries(context.inputs["run"]) or open_queries(context, collection, split)
 
 
 def own_queries(source: ArtifactInput | None) -> Queries | None:
-    """The queries stored with an artifact; None if the artifact uses the queries of a split."""
+    """Return the queries stored with an artifact; None if the artifact uses the queries of a split."""
     path = None if source is None else source.folder / layout.QUERIES
     return Queries.open(path) if path is not None and path.exists() else None
 
@@ -176,7 +176,7 @@ def open_searcher(
 def encoded_queries(
     context: StageContext[StageSpec], model: ArtifactInput, texts: Sequence[str], name: str
 ) -> NDArray[np.float32]:
-    """The vectors of Q queries, float32 [Q, d], mapped from the file `name` in the scratch folder.
+    """Return the vectors of Q queries, float32 [Q, d], mapped from the file `name` in the scratch folder.
 
     The first process encodes missing blocks; the others wait. Raises ModelError unless texts have one vector each.
     """
@@ -190,8 +190,8 @@ def encoded_queries(
             some = list(texts[windows[number].start : windows[number].stop])
             part = encoder.encode(some, "query", options, context.progress)
             if not isinstance(part, np.ndarray):
-                problem = f"model {encoder.spec.name!r} makes several vectors per text"
-                raise errors.ModelError(f"{context.name}: {problem}; name a model that makes one")
+                problem = f"model {encoder.spec.name!r} has several vectors per text"
+                raise errors.ModelError(f"{context.name}: {problem}; use a model that has one")
             store.write(number, BlockResult({"vectors": np.ascontiguousarray(part, "<f4")}))
         with replacing(path) as file:
             header = {"descr": "<f4", "fortran_order": False, "shape": (len(texts), encoder.dimension)}
@@ -204,22 +204,22 @@ def encoded_queries(
 
 
 def pseudo_positives(negatives: ArtifactInput | None) -> Path | None:
-    """The file of negatives if it contains positives that the collection lacks, else None."""
+    """Return the file of negatives if it adds positives to those of the collection, else None."""
     if negatives is None or not negatives.traits & {Trait.PSEUDO_POSITIVES, Trait.MORE_POSITIVES}:
         return None
     return negatives.folder / layout.NEGATIVES
 
 
 def data_facts(context: StageContext[Any], corpus: Corpus, queries: int) -> dict[str, object]:
-    """The training data in words, for a model card."""
-    written = ", written from them" if Trait.WRITTEN_QUERIES in context.inputs["dataset"].traits else ""
+    """Return the training data in words, for a model card."""
+    written = ", generated from them" if Trait.WRITTEN_QUERIES in context.inputs["dataset"].traits else ""
     teacher = {"Teacher": f"the scores of {context.inputs['teacher'].name}"} if "teacher" in context.inputs else {}
     counts = f"{wording.counted(len(corpus), 'passage')}, {wording.counted(queries, 'training query')}"
     return {"Dataset": f"{counts}{written}", **teacher}
 
 
 def query_blocks(queries: int, size: int) -> list[int]:
-    """The sizes of blocks of `size` queries; the last may be smaller."""
+    """Return the sizes of blocks of `size` queries; the last may be smaller."""
     return [min(size, queries - start) for start in range(0, queries, size)]
 
 
@@ -228,7 +228,7 @@ class StageBlocks:
     """A stage's work in independent blocks, as opened in one process.
 
     sizes: items per block, the same in every process and after a restart. title: the progress title. unit: the plural
-    noun for the items, such as `passages`. travels: whether other machines can make blocks.
+    noun for the items, such as `passages`. travels: whether other machines can compute blocks.
     """
 
     context: StageContext[Any]
@@ -245,7 +245,7 @@ class StageBlocks:
         return store
 
     def finished(self) -> set[int]:
-        """The numbers of the blocks that are safely on disk."""
+        """Return the numbers of the blocks that are safely on disk."""
         return self.store.finished()
 
     def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
@@ -263,14 +263,14 @@ class StageBlocks:
 
 @dataclass(frozen=True)
 class RunBlocks(StageBlocks):
-    """A run made in blocks of queries; subclasses give `ranking` and `run_facts`."""
+    """The work of a run in blocks of queries; subclasses define `ranking` and `run_facts`."""
 
     def ranking(self, numbers: Sequence[int], task: progress.Task) -> Ranking:
         """Return the ranked lists of some blocks, in ascending order."""
         raise NotImplementedError
 
     def run_facts(self) -> Facts:
-        """The facts of the whole run for the manifest."""
+        """Return the facts of the whole run for the manifest."""
         raise NotImplementedError
 
     def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
@@ -292,7 +292,7 @@ class RunBlocks(StageBlocks):
 def make_blocks(context: StageContext[StageSpec]) -> Facts:
     """Make the missing blocks of a stage, join all blocks, and return the facts for the manifest.
 
-    With several processes, each makes a contiguous range of blocks, because adjacent blocks share what they read.
+    Each of several processes makes a contiguous range of blocks, because adjacent blocks share what they read.
     """
     here = distributed.world()
     if here.rank == 0:

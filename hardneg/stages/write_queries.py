@@ -25,9 +25,9 @@ _BLOCK = 1024
 _NUMBERED = re.compile(r"\b(?:passage|paragraph|document|excerpt|text)\s*(?:no\.?|number|#)?\s*\(?\d", re.IGNORECASE)
 _NO_WORD = re.compile(r"(?=.{5})(?:.*[/\\].*|(?=.*\d).*[^\W\d_].*)", re.DOTALL)
 """An id that cannot be a word: at least five characters, and either a path or a mix of digits and letters."""
-NAMING = "queries left out that name their passage by its number"
-COPIES = "queries left out as passages of several documents have nearly the same"
-JOINED = "queries joined with nearly the same one of their document"
+NAMING = "queries dropped for referring to their passage by number or id"
+COPIES = "queries dropped as near duplicates across documents"
+JOINED = "queries merged with near duplicates of the same document"
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff]")
 """Invalid characters: controls, surrogates, and characters that hide text or change its direction."""
 
@@ -51,7 +51,7 @@ class SelectedQuery(NamedTuple):
 
 
 class WriteQueries(StageSpec):
-    """Generates queries from the passages: a collection with splits train, dev and test for other stages.
+    """Generates queries from the passages, and writes a collection with splits train, dev and test.
 
     A query's id is `WRITER:DOC_ID:NUMBER`. Text that becomes a query is removed from its passage. The dataset's own
     queries are not included. For identical passages, only the first gets queries; all copies are relevant to them.
@@ -63,7 +63,7 @@ class WriteQueries(StageSpec):
     needs_dataset = True
     stage: Literal["write-queries"]
     writers: WriterSettings = Field(
-        description="Query writers, one drawn at random per passage; a name, or {name: NAME, ...}."
+        description="Query writers, one of which is drawn per passage; each is a name or {name: NAME, ...}."
     )
     per_passage: int = Field(1, gt=0, description="Maximum number of queries per passage.")
     passages: int | None = Field(None, gt=0, description="Number of passages to sample; default: all.")
@@ -72,7 +72,7 @@ class WriteQueries(StageSpec):
     split_by: Literal["group", "passage"] = Field(
         "group", description="Unit of the split: all passages of a document, or single passages."
     )
-    seed: int = Field(seeding.SEED, description="For writers that draw, and for the splits.")
+    seed: int = Field(seeding.SEED, description="Seed for writers that sample, and for the splits.")
 
     @model_validator(mode="after")
     def _complete(self) -> "WriteQueries":
@@ -80,7 +80,7 @@ class WriteQueries(StageSpec):
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"writers: {twice[0]} is listed twice")
         if self.dev_share + self.test_share >= 1:
-            raise ValueError("dev_share: with test_share it must be below 1, to leave queries for split train")
+            raise ValueError("dev_share: must be below 1 together with test_share, to leave queries for split train")
         return self
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
@@ -131,13 +131,13 @@ class _Writing:
     def documents(self) -> Iterator[types.Document]:
         spec, chosen, copies = self.spec, None, self._copies
         copied = dict[str, types.Document].fromkeys(copies.values())
-        if spec.passages is not None:  # drawn by id: a larger number has those of a smaller one
+        if spec.passages is not None:  # drawn by id, so that a larger sample contains a smaller one
             chosen = frozenset(seeding.drawn_order(spec.seed, "passage", self.source.corpus.doc_ids)[: spec.passages])
         documents = self.source.corpus.documents()
         for writer, (queries, document) in mixed(self.writers, documents, spec.per_passage, spec.seed, chosen, copies):
             doc_id = document.doc_id
             if first := copied.get(copies.get(doc_id, "")):
-                self.counts["passages that are copies of another"] += 1
+                self.counts["passages that duplicate another"] += 1
                 yield first._replace(doc_id=doc_id)
                 continue
             yield document
@@ -149,7 +149,7 @@ class _Writing:
                 self.counts[f"queries written by {writer}"] += 1
                 line = " ".join(query.split())
                 seen = _UNSEEN.sub("", line).strip()
-                self.counts["queries with characters that no text has, taken out"] += seen != line
+                self.counts["queries with invalid characters removed"] += seen != line
                 if seen:
                     self.drafts.append(Draft(f"{writer}:{doc_id}:{number}", seen, doc_id, self._part(doc_id)))
 
@@ -249,9 +249,9 @@ def mixed(
 
 
 def select_queries(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str]) -> list[SelectedQuery]:
-    """The queries to keep, in order.
+    """Return the queries to keep, in order.
 
-    Queries that name their passage, by a number or an id, are dropped. Near duplicates have the same set of words:
+    Queries that refer to their passage by a number or an id are dropped. Near duplicates have the same set of words:
     within a group they are merged, with all their documents relevant; across groups all are dropped, as the answer is
     ambiguous. A document whose title has the same words counts as a near duplicate.
 
@@ -284,7 +284,7 @@ def select_queries(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: C
 
 
 def earlier_copies(corpus: Corpus) -> dict[str, str]:
-    """The ids of documents that are copies of an earlier document, each with the id of the first copy."""
+    """Return the id of the first copy for each document that is a copy of an earlier one, by id."""
     ordered = corpus.content_hash[corpus.content_order]
     same = ordered[1:] == ordered[:-1]
     rows = np.unique(corpus.content_order[np.append(same, False) | np.append(False, same)])
@@ -299,10 +299,10 @@ def earlier_copies(corpus: Corpus) -> dict[str, str]:
 def with_repeats(
     queries: Iterable[SelectedQuery], corpus: Corpus, groups: Mapping[str, str], copies: Mapping[str, str]
 ) -> Iterator[SelectedQuery]:
-    """Yield the queries, adding as relevant the copies of their passages and neighbours that contain their words.
+    """Yield the queries with copies of their passages, and neighbours that contain their words, as relevant documents.
 
-    Neighbours are consecutive passages of the same document (`groups`). A query whose own passage lacks its words, such
-    as a heading, gets no neighbours. copies: the result of `earlier_copies`.
+    Neighbours are consecutive passages of the same document (`groups`). A query whose words are not in its own passage,
+    such as a heading, gets no neighbours. copies: the result of `earlier_copies`.
     """
 
     def has(row: int, words: str) -> bool:
@@ -344,12 +344,12 @@ class RoundTrip(StageSpec):
     version = 1
     artifact_type = "collection"
     query_disk = (0, 4_000)
-    purpose = "keep the generated queries whose passage a retriever finds again"
+    purpose = "keep the generated queries whose passage a retriever finds"
     needs_dataset = True
     stage: Literal["round-trip"]
-    run: Annotated[Name, MEASURED] = Field(description="A search for the queries of the split.")
+    run: Annotated[Name, MEASURED] = Field(description="A run of the queries of the split.")
     split: Name = Field("train", description="The split to filter.")
-    depth: int = Field(layout.RETURN_DEPTH, gt=0, description="Rank cut-off of the round trip.")
+    depth: int = Field(layout.RETURN_DEPTH, gt=0, description="Maximum rank of a relevant passage.")
 
     @property
     def parts(self) -> dict[str, str]:
@@ -363,7 +363,7 @@ class RoundTrip(StageSpec):
         if length is not None and length < self.depth:
             yield f"depth: {self.run!r} has only {length} documents per query; lower the depth, or search deeper"
         if searched is not None and (searched.dataset or "") != (self.dataset or ""):
-            yield f"dataset: {self.run!r} has queries of another dataset; name the same for both"
+            yield f"dataset: {self.run!r} has queries of another dataset; use the same dataset for both"
 
     def make(self, context: "StageContext[RoundTrip]") -> Facts:
         """Write the collection and the run; facts: counts of queries. Raises DataError if no query remains."""
@@ -386,8 +386,8 @@ class RoundTrip(StageSpec):
             problem = f"{self.run} has no relevant passage in the top {self.depth} for any of {len(queries)} queries"
             raise errors.DataError(f"{context.name}: {problem}; raise the depth, or use another retriever")
         facts = write_collection(returned, context.folder, context.progress, collection.corpus)
-        left_out = {f"queries left out, by {writer}": count for writer, count in sorted(missed.items())}
-        return {**facts, "queries that stay": len(returned.query_ids), **left_out}
+        left_out = {f"queries dropped, by {writer}": count for writer, count in sorted(missed.items())}
+        return {**facts, "queries kept": len(returned.query_ids), **left_out}
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def test_ctrl_c_leaves_a_store_that_resumes(place):
         (["recipe", "run", "small.yaml", "--set", "dataset=beir:missing"], 4, "missing"),
         (["recipe", "run", "small.yaml", "--set", "model=packaged:other"], 6, "no such packaged model"),
         (["recipe", "run", "small.yaml", "--until", "sta"], 2, "no step 'sta'"),
-        (["plugins", "show", "miners", "nothing"], 3, "no miners plugin is called 'nothing'"),
+        (["plugins", "show", "miners", "nothing"], 3, "unknown miner 'nothing'"),
         (["recipe", "fly"], 2, "fly"),
     ],
 )

@@ -44,7 +44,7 @@ def test_mistakes_are_told(hardneg):
     model = ["--reranker", "cross-encoder:model", "--output"]
     with pytest.raises(UsageError, match=r"best.txt: runs are written gzipped"):
         hardneg(*model, "best.txt")
-    with pytest.raises(RecipeError, match="no rerankers plugin is called 'cross-encodr'; did you mean 'cross-encoder'"):
+    with pytest.raises(RecipeError, match="unknown reranker 'cross-encodr'; did you mean 'cross-encoder'"):
         hardneg("--reranker", "cross-encodr:model", "--output", "best.trec.gz")
     with pytest.raises(RecipeError, match="lenght: cross-encoder has no such option; did you mean 'length'"):
         hardneg(*model, "best.trec.gz", "--option", "lenght=3")

@@ -89,7 +89,7 @@ def test_a_command_says_which_package_to_install(name, monkeypatch):
     for words in ("FOLDER --export page.html", "--help"):
         told = call(f"{name} {words}").exception
         assert isinstance(told, MissingDependency)
-        wanted = f"in package {package}, which is not installed: pip install ./plugins/{package}, from a checkout"
+        wanted = f"in package {package}, which is not installed; run pip install ./plugins/{package} in a checkout"
         assert str(told) == f"the command {name!r} is {wanted} of hardneg"
     assert "From installed packages" not in call(f"{group} --help").stdout
 
@@ -101,6 +101,6 @@ def test_a_mistyped_command_is_told_with_its_like_of_packages_too():
 
 def test_a_function_says_which_package_to_install(monkeypatch):
     monkeypatch.setitem(hn._APART, "browse", "hardneg-not-there")
-    with pytest.raises(MissingDependency, match=r"browse: pip install ./plugins/hardneg-not-there, from a checkout"):
+    with pytest.raises(MissingDependency, match=r"browse is not installed; run pip install ./plugins/hardneg-not-t"):
         hn.browse  # noqa: B018
     assert "browse" not in dir(hn) and "mine" in dir(hn)

@@ -197,7 +197,7 @@ def test_a_plugin_that_raises_is_one_line(recipe, store, tmp_path, monkeypatch):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: furious\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[hardneg.miners]\nfurious = furious:Furious\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    told = r"the plugin Furious failed \(.*furious.py:12: ValueError: not this"
+    told = r"plugin Furious failed \(.*furious.py:12: ValueError: not this"
     with pytest.raises(PluginError, match=told) as caught:
         run(recipe, store, settings=("stages.static.miner=furious",))
     assert one_line(caught.value)

@@ -84,7 +84,7 @@ def test_neither_miners_nor_fillers_take_them(stored, copies):
     top = Choosing(stored.corpus, POSITIVES, TopK(9, exclude_copies=copies), filters, 1)
     (mined,) = top.negatives([("q1", hits)], facts)
     assert mined.negatives == ["3", "c"] and facts["dropped as same text"] == 3
-    assert texts.facts == {"queries with the text of another": 1}
+    assert texts.facts == {"queries with the same text as another": 1}
     for drawn in (Random(9, copies), TopK(1, exclude_copies=copies)):
         full = Choosing(stored.corpus, POSITIVES, drawn, filters, 1, fill_to=3)
         (mined,) = full.negatives([("q1", hits)], Counter())

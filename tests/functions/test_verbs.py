@@ -245,7 +245,7 @@ def test_the_round_trip_of_a_model_or_a_reranker(documents, tiny_model, tiny_rer
         kept = {query for query, ranked in run if qrels[query] & set(ranked.doc_ids[:12])}
         assert 0 < len(kept) < len(qrels) and _judged(written.path / "qrels" / "train.tsv").keys() == kept
         assert (written.path / "qrels" / "test.tsv").read_bytes() == (whole.path / "qrels" / "test.tsv").read_bytes()
-        assert written.facts["queries that stay"] == len(kept)
+        assert written.facts["queries kept"] == len(kept)
     assert by_model.path != by_pair.path
     with pytest.raises(UsageError, match="first_k needs round_trip"):
         hn.write_queries(documents, **options, first_k=12)

@@ -163,7 +163,7 @@ def test_needs_follow_the_options() -> None:
     assert needs_of(InfoNCE(directions=("query-document", "document-query"))) == ("query_query",)
     assert needs_of(InfoNCE(directions=EVERY)) == ("document_document", "query_query")
     assert needs_of(MarginMSE()) == ("teacher",) and needs_of(MarginMSE(in_batch=1)) == ("teacher", "guide")
-    with pytest.raises(errors.TrainingError, match="direction query-query: the batch has no such scores"):
+    with pytest.raises(errors.TrainingError, match="the batch has no scores for direction query-query"):
         InfoNCE(directions=("query-document", "query-query"))(replace(batch_of(), query_query=None))
 
 
@@ -177,14 +177,14 @@ def test_keys_of_what_was_there_stay() -> None:
 @pytest.mark.parametrize(
     ("made", "problem"),
     [
-        (lambda: InfoNCE(directions=()), "directions must be distinct and include query-document, not: none"),
+        (lambda: InfoNCE(directions=()), "directions must be distinct and include query-document, not none"),
         (lambda: InfoNCE(directions=("query-query",)), "directions must be distinct"),
         (lambda: InfoNCE(directions=("query-document",) * 2), "directions must be distinct"),
-        (lambda: InfoNCE(hardness=-1), "hardness must be 0 or above, not -1"),
+        (lambda: InfoNCE(hardness=-1), "hardness must be at least 0, not -1"),
         (lambda: InfoNCE(negatives="own", hardness=9, hardness_of="others"), "hardness_of others has no effect"),
-        (lambda: InfoNCE(hardness_of="others"), "hardness_of needs a hardness above 0: set one, or drop"),
-        (lambda: MarginMSE(in_batch=-1), "in_batch must be 0 or above, not -1"),
-        (lambda: MarginMSE(in_batch_own=False), "in_batch_own needs an in_batch above 0: set one, or drop"),
+        (lambda: InfoNCE(hardness_of="others"), "hardness_of needs a hardness above 0; set hardness, or remove"),
+        (lambda: MarginMSE(in_batch=-1), "in_batch must be at least 0, not -1"),
+        (lambda: MarginMSE(in_batch_own=False), "in_batch_own needs in_batch above 0; set in_batch, or remove"),
         (lambda: MarginMSE(temperature=0), "margin-mse: temperature must be above 0, not 0"),
         (lambda: KL(teacher_temperature=0), "kl: temperature must be above 0, not 0"),
     ],

@@ -187,7 +187,7 @@ def test_a_student_that_agrees_has_nothing_to_learn() -> None:
 def test_without_a_single_score_nothing_is_learnt(loss: Loss) -> None:
     value, gradient = learnt(loss, batch_of([[2, 1]], [[NAN, NAN]]))
     assert value == 0 and not gradient.any()
-    with pytest.raises(TrainingError, match="no teacher's scores: name a run as the stage's `teacher`"):
+    with pytest.raises(TrainingError, match="no teacher's scores; set the stage's `teacher` to a run"):
         loss(replace(batch_of([[2, 1]], [[0, 0]]), teacher=None))
 
 
@@ -200,7 +200,7 @@ def test_probabilities_are_turned_back_into_logits() -> None:
     for loss in (MarginMSE(probabilities=True), KL(probabilities=True)):
         value, gradient = learnt(loss, batch_of([[2, 1, 0]], [[1, 0, NAN]]))
         assert math.isfinite(value) and gradient.isfinite().all() and not gradient[0, 2]
-        with pytest.raises(TrainingError, match="are not probabilities: drop `probabilities`"):
+        with pytest.raises(TrainingError, match="are not probabilities; remove `probabilities`"):
             loss(batch_of([[2, 1]], [[1.5, 0]]))
 
 

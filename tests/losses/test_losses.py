@@ -212,5 +212,5 @@ def test_options_that_make_no_sense_are_refused() -> None:
     for loss in (RankNet, Star, Nll, Hardest):
         with pytest.raises(errors.PluginError, match="temperature must be above 0"):
             loss(temperature=-1)
-    with pytest.raises(errors.PluginError, match="alpha must be 0 or above"):
+    with pytest.raises(errors.PluginError, match="alpha must be at least 0"):
         Star(alpha=-0.1)

@@ -63,9 +63,9 @@ def by_hand(scores: list[float], labels: list[int], cut: int) -> list[float]:
 
 @pytest.mark.parametrize("options", [{}, {"cut": None}])
 def test_without_a_cut_there_is_no_loss(options: dict[str, object]) -> None:
-    with pytest.raises(errors.PluginError, match="lambda: cut is missing: give the rank cut-off"):
+    with pytest.raises(errors.PluginError, match="lambda: cut is missing; set the rank cut-off"):
         configure("losses", types.PluginSetting("lambda", options))
-    with pytest.raises(errors.PluginError, match="cut must be 1 or above, not 0"):
+    with pytest.raises(errors.PluginError, match="cut must be at least 1, not 0"):
         LambdaLoss(cut=0)
     with pytest.raises(errors.PluginError, match="temperature must be above 0, not 0"):
         LambdaLoss(cut=1, temperature=0)
@@ -74,7 +74,7 @@ def test_without_a_cut_there_is_no_loss(options: dict[str, object]) -> None:
 def test_without_ranks_it_says_what_to_do() -> None:
     batch = ranked(*A1)
     bare = types.ScoreBatch(batch.scores, batch.positive, batch.own, batch.valid)
-    with pytest.raises(errors.TrainingError, match="lambda: the batch has no ranks: use stage train-queries"):
+    with pytest.raises(errors.TrainingError, match="lambda: the batch has no ranks; use stage train-queries"):
         LambdaLoss(cut=4)(bare)
 
 

@@ -149,7 +149,7 @@ def test_train_refreshed(name, tree, stored, tmp_path, encoder, scores):
     stages = {"ance": {**tree["stages"]["ance"], "miner": setting(name)}}
     path = write_recipe(tmp_path / "every.yaml", {**tree, "stages": stages})
     if name in JOINING:
-        with pytest.raises(RecipeError, match=r"stages.ance.miner: union joins several runs"):
+        with pytest.raises(RecipeError, match=r"stages.ance.miner: union needs several runs"):
             load_recipe(path)
         return
     spec: Any = load_recipe(path).stages["ance"]
@@ -191,7 +191,7 @@ def test_the_trainer(name, tree, store, stored, tmp_path, tiny_model, scores):
     options["settings"] = {"model.query_length": 16, "model.document_length": 24}
     negatives = RefreshedNegatives(tree["dataset"], arguments, **options)
     if name in JOINING:
-        with pytest.raises(RecipeError, match="union joins several runs"):
+        with pytest.raises(RecipeError, match="union needs several runs"):
             negatives.recipe.plan(str(tiny_model), 7)
         return
     recipe = replace(negatives.recipe, fill_to=None)

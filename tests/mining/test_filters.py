@@ -130,7 +130,7 @@ def test_documents_judged_for_other_splits_go(split_texts: MiningTexts) -> None:
     assert outside(DocumentsFilter(), split_texts) == {"d1", "d2", "d3"}
     assert outside(DocumentsFilter(of="train"), split_texts) == {"d1", "d2", "d3"}
     assert outside(DocumentsFilter(of="dev"), split_texts) == {"d0", "d3"}
-    with pytest.raises(DataError, match=r"documents.of: no split 'tran' in this collection; it has"):
+    with pytest.raises(DataError, match=r"documents.of: no split 'tran'; available"):
         outside(DocumentsFilter(of="tran"), split_texts)
 
 
@@ -153,7 +153,7 @@ def test_negatives_that_are_positives_of_other_splits_are_counted(split_texts: M
         (ScoreFilter, {"rule": "pos-percent", "threshold": 1.5}, "threshold must be above 0"),
         (ScoreFilter, {"rule": "denoised", "threshold": float("nan")}, "threshold must be a number"),
         (NearCopyFilter, {"resemblance": 0.0}, "resemblance must be above 0"),
-        (NearCopyFilter, {"words": 0}, "words must be 1 or above"),
+        (NearCopyFilter, {"words": 0}, "words must be at least 1"),
     ],
 )
 def test_options_that_make_no_sense(kind: Any, options: dict[str, Any], told: str) -> None:

@@ -95,7 +95,7 @@ def test_a_file_of_another_form_or_beside_a_run(tmp_path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
         check_recipe(tree, tmp_path / "r.yaml")
     assert "stages.theirs.runs: with `file`" in str(caught.value)
-    assert "stages.fileless.form: needs `file`; give one" in str(caught.value)
+    assert "stages.fileless.form: needs `file`; set `file`" in str(caught.value)
     assert "stages.theirs.form: n.csv: the name must end in .json for form dpr" in str(caught.value)
 
 

@@ -203,9 +203,9 @@ def test_a_run_that_comes_behind_leaves_what_the_others_draw_as_it_was() -> None
 
 def test_what_is_wrong_with_the_runs_is_told_before_anything_runs() -> None:
     assert list(Union().problems(["a", "b"])) == []
-    assert list(Union().problems(["a"])) == ["union joins several runs: give another one, or use miner sampled"]
+    assert list(Union().problems(["a"])) == ["union needs several runs; add another one, or use miner sampled"]
     (told,) = Union(shares={"a": 1, "x": 1}).problems(["a", "b"])
-    assert told == "union: no run x, no share of b: shares must name the runs, which are a, b"
+    assert told == "union: no run x, no share of b; shares must have the labels of the runs, a, b"
     with pytest.raises(PluginError, match="no run x, no share of lookahead"):
         mine(Union(shares={"ann": 1, "x": 1}), joined(ann="a", lookahead="b"))
 
@@ -213,12 +213,12 @@ def test_what_is_wrong_with_the_runs_is_told_before_anything_runs() -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "told"),
     [
-        (TopK, {"depth": 0}, "depth must be 1 or above"),
+        (TopK, {"depth": 0}, "depth must be at least 1"),
         (Window, {"skip": 5, "depth": 5}, "need 0 <= skip < depth"),
-        (Sampled, {"depth": 0}, "depth and count must be 1 or above, not depth 0 and count 20"),
+        (Sampled, {"depth": 0}, "depth and count must be at least 1, not depth 0 and count 20"),
         (Mixed, {"ratio": -1}, "ratio must be a number above 0"),
         (Mixed, {"ratio": float("nan")}, "ratio must be a number above 0"),
-        (Union, {"shares": {"a": 0, "b": -1, "c": 2}}, "shares must be numbers above 0: a has 0, b has -1"),
+        (Union, {"shares": {"a": 0, "b": -1, "c": 2}}, "shares must be above 0, but a has 0, b has -1"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(kind: Any, options: dict[str, Any], told: str) -> None:

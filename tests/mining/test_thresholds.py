@@ -200,13 +200,13 @@ def test_inherited_options_are_explained():
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (lambda: Denoised(depth=0), "depth and count must be 1 or above, not depth 0 and count 4"),
+        (lambda: Denoised(depth=0), "depth and count must be at least 1, not depth 0 and count 4"),
         (lambda: MaxScore(highest=float("inf")), "highest must be a number, not inf"),
         (
             lambda: SimAns(sharpness=-1.0),
-            "sharpness must be a number of at least 0 and shift a number, not -1.0 and 0.0",
+            "sharpness must be at least 0 and finite, and shift must be finite, not -1.0 and 0.0",
         ),
-        (lambda: SimAns(form="absolute", shift=1.0), "form absolute has no shift: leave shift out, or use form paper"),
+        (lambda: SimAns(form="absolute", shift=1.0), "form absolute does not use shift; remove shift, or use form"),
         (lambda: PosPercent(share=1.5), "share must be above 0 and at most 1, not 1.5"),
         (lambda: configure("miners", PluginSetting("denoised", {"order": "best"})), "order: must be 'top'"),
         (lambda: configure("miners", PluginSetting("max-score")), "highest: "),

@@ -62,7 +62,7 @@ def test_what_breaks_is_told_as_the_packages(example, monkeypatch):
         ("lengths._mean", "Lengths"),  # in `measure`
     ):
         line = told(where, example, monkeypatch)
-        assert line.startswith(f"the plugin {name} failed (") and "ValueError: not this" in line and "\n" not in line
+        assert line.startswith(f"plugin {name} failed (") and "ValueError: not this" in line and "\n" not in line
 
 
 def test_an_analysis_that_breaks_in_its_command_is_told_as_the_packages(example, monkeypatch):

@@ -43,7 +43,7 @@ def test_all_mistakes_at_once_each_with_its_path(tmp_path, tree):
     found = problems_of(tmp_path, tree)
     for expected in [
         "datset: no such option; did you mean 'dataset'",
-        "stages.static.miner: no miners plugin is called 'topp'; did you mean 'topk'",
+        "stages.static.miner: unknown miner 'topp'; did you mean 'topk'",
         "stages.star.options.learning_rat: no such option; did you mean 'learning_rate'",
         "stages.start-train.depth: must be greater than 0 (got -1)",
         "stages.scores.stage: no stage 'evalute'; did you mean 'evaluate'",
@@ -70,7 +70,7 @@ def test_an_index_of_vectors_needs_them(tmp_path, tree):
     tree["stages"]["b"] = {"stage": "index", "backend": "bm25", "vectors": "start-index"}
     assert problems_of(tmp_path, tree) == (
         "stages.a.vectors: missing; flat is built from the vectors of an encode stage",
-        "stages.b.vectors: bm25 is built from texts; remove it",
+        "stages.b.vectors: bm25 is built from text, not vectors; remove it",
     )
 
 
@@ -85,11 +85,11 @@ def test_a_loss_that_is_made_for_another_similarity(tmp_path, tree):
 
 
 def test_a_loss_that_needs_what_the_stage_lacks(tmp_path, tree, monkeypatch):
-    told = "stages.star.loss: lambda needs ranks, which this stage's batches lack; use it in stage train-queries"
+    told = "stages.star.loss: lambda needs ranks, which this stage does not provide; use it in stage train-queries"
     tree["stages"]["star"]["loss"] = {"name": "lambda", "cut": 10}
     assert problems_of(tmp_path, tree) == (f"{told}, or choose another loss",)
     monkeypatch.setattr("hardneg.losses.pairwise.LambdaLoss.needs", ("ranks", "weights"))
-    told = "needs ranks, weights, which this stage's batches lack; choose another"
+    told = "needs ranks, weights, which this stage does not provide; choose another"
     assert told in problems_of(tmp_path, tree)[0]
     monkeypatch.delattr("hardneg.losses.pairwise.LambdaLoss.needs")
     recipe_in(tmp_path, tree)
@@ -155,7 +155,7 @@ def test_a_temperature_that_is_not_for_cosines_is_told(tmp_path, tree, loss, sim
     tree["stages"]["star"]["loss"] = loss
     tree["model"]["similarity"] = similarity
     name, heat = (loss["name"], f"{loss.get('temperature', 1):g}") if isinstance(loss, dict) else (loss, "1")
-    line = f"stages.star.loss: {name}: temperature {heat} makes all documents count almost equally with cosines; 0.05"
+    line = f"stages.star.loss: {name}: with cosines, temperature {heat} weights all documents almost equally; 0.05"
     notes = recipe_in(tmp_path, tree).notes
     assert [note.partition(" is usual")[0] for note in notes] == [line] * told
 
@@ -167,7 +167,7 @@ def test_a_folder_is_a_dataset_with_or_without_the_name_of_its_form(tmp_path, tr
     (tmp_path / "data" / "corpus.jsonl").touch()
     assert recipe_in(tmp_path, {**tree, "dataset": folder}).dataset == named
     (found,) = problems_of(tmp_path, {**tree, "dataset": str(tmp_path / "model")})
-    assert "; for a folder write beir:FOLDER, or documents:FOLDER; there are: " in found
+    assert "; for a folder write beir:FOLDER, or documents:FOLDER; available: " in found
 
 
 PAGES = Path(__file__).parents[2] / "docs"
@@ -191,7 +191,7 @@ def test_a_folder_of_text_becomes_a_tested_retriever(tmp_path, monkeypatch):
     ).exists()
     page = (tmp_path / "out" / "report.md").read_text()
     assert f"{len(queries)} written queries of split test, over " in page
-    assert "It was trained on queries that were generated from the passages, not asked by users." in page
+    assert "The model was trained on queries generated from the passages, not asked by users." in page
     card = (tmp_path / "out" / "model" / "README.md").read_text()
-    assert re.search(r"- Dataset: [\d,]+ passages, [\d,]+ training queries, written from them\n", card)
+    assert re.search(r"- Dataset: [\d,]+ passages, [\d,]+ training queries, generated from them\n", card)
     assert f"Means over {len(queries)} written queries of split test." in card

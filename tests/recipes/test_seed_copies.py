@@ -131,7 +131,7 @@ def test_a_row_by_hand_names_two_seeds_or_more(tmp_path, tree):
     ]
     runs["STAR"] = {1: "star-test"}
     [line] = problems(tmp_path, tree)
-    assert line.startswith("stages.scores.runs.STAR: must name a stage, or map at least two seeds to stages")
+    assert line.startswith("stages.scores.runs.STAR: must be the name of a stage, or map at least two seeds to stages")
 
 
 @pytest.mark.slow

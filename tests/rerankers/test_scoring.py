@@ -141,7 +141,7 @@ def test_a_score_that_is_not_finite_is_an_error(tiny_model):
     network = CrossEncoder(str(tiny_model), length=32).load()
     with torch.no_grad():
         network[0].model.classifier.bias.fill_(float("nan"))
-    with pytest.raises(ModelError, match="not finite"):
+    with pytest.raises(ModelError, match="not all finite"):
         list(PairScorer.of(network, "cpu", FP32).rerank(REQUESTS))
 
 
@@ -198,12 +198,12 @@ def test_a_fresh_head_is_saved_with_a_token_that_pads(tmp_path: Path) -> None:
 def test_without_any_such_token_it_is_told(tmp_path: Path) -> None:
     names = ("pad", "eos", "bos", "cls", "unk")
     folder = tokenizer(llama(tmp_path), **{f"{name}_token": None for name in names})
-    with pytest.raises(ModelError, match="no padding token: set pad_token in its"):
+    with pytest.raises(ModelError, match="no padding token; set pad_token in its"):
         next(CrossEncoder(str(folder), length=64).rerank(PAIRS))
 
 
 PACKAGED = "packaged:all-MiniLM-L6-v2"
-NO_HEAD = "this is an encoder, its weights have no head for scores"
+NO_HEAD = "this is an encoder without a scoring head"
 
 
 @pytest.fixture
@@ -232,7 +232,7 @@ def test_a_static_model_is_no_reranker(tmp_path):
 
 
 def test_a_reranker_needs_its_source():
-    with pytest.raises(PluginError, match="source is empty: give a folder or a hub id"):
+    with pytest.raises(PluginError, match="source is empty; set a folder or a hub id"):
         CrossEncoder(" ")
 
 

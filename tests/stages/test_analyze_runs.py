@@ -60,7 +60,7 @@ def test_stages_are_inputs_by_their_path(tmp_path, tiny_model):
     ("given", "told"),
     [
         ([{"name": "overlap", "runs": {}}], "must map names of analyses to their options"),
-        ({"overlaps": {"runs": {}}}, "no analyses plugin is called 'overlaps'; did you mean 'overlap'"),
+        ({"overlaps": {"runs": {}}}, "unknown analysis 'overlaps'; did you mean 'overlap'"),
         ({}, "must have at least 1"),
     ],
 )

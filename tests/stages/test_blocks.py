@@ -78,7 +78,7 @@ def test_small_blocks(tmp_path, tiny_model, tiny_reranker, monkeypatch):
     ones = dict.fromkeys(("start-index", "start-train", "start-test", "ranked"), 1)
     assert Backwards.counts == {**ones, "mined": 8, "again": 9}
     assert found["mined"].facts["dropped as positive"] > 0 and "dropped.arrow" in found["mined"].files
-    assert found["again"].facts["positives that the run lacks"] > 0
+    assert found["again"].facts["positives missing from the run"] > 0
 
 
 def test_queries_of_a_file(tmp_path, tiny_model):

@@ -93,12 +93,12 @@ def test_keys(tmp_path, tree):
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        (["guided.guide=null", "guided.self_mask=null"], r"guided\.guide: missing; guided_mask needs its scores: name"),
-        (["star.guide=guide"], r"star\.guide: nothing uses it; give guided_mask, or a loss that learns from it"),
-        (["taught.guide=null"], r"taught\.teacher: missing; margin-mse learns a run's scores"),
-        (["taught.loss.in_batch=0.75"], r"taught\.teacher: missing; margin-mse learns a run's scores and the guide"),
-        (["guided.segments={length: 8, count: 2}"], r"guided\.segments: have no scores with each other"),
-        (["guide.segments={length: 8, count: 2}"], r"guided\.guide: 'guide' holds several vectors a document; name on"),
+        (["guided.guide=null", "guided.self_mask=null"], r"guided\.guide: missing; guided_mask needs its scores, so"),
+        (["star.guide=guide"], r"star\.guide: not used by loss star; set guided_mask"),
+        (["taught.guide=null"], r"taught\.teacher: missing; margin-mse needs a run with scores"),
+        (["taught.loss.in_batch=0.75"], r"taught\.teacher: missing; margin-mse needs scores of a run and of the guide"),
+        (["guided.segments={length: 8, count: 2}"], r"guided\.segments: cannot be combined with"),
+        (["guide.segments={length: 8, count: 2}"], r"guided\.guide: 'guide' has several vectors per document; use an"),
     ],
 )
 def test_mistakes(tmp_path, tree, settings, told):
@@ -145,7 +145,7 @@ def test_a_run_must_score_positives_of_these_queries(tmp_path):
     found, told = taught(work, data)
     assert told == {"queries without a positive that the teacher scored": 11} and found.teacher is not None
     write_run(run, [("q0", RankedList(["n1"], np.float32([1])))])
-    with pytest.raises(TrainingError, match=r"student\.teacher: reranked scores no known positive.*positives: true"):
+    with pytest.raises(TrainingError, match=r"student\.teacher: reranked has no scores of known.*positives: true"):
         taught(work, data)
     write_run(run, [("q40", RankedList(["p0"], np.float32([1])))])
     with pytest.raises(DataError, match="query q40 is not in the split"):
@@ -158,10 +158,10 @@ def test_a_teachers_keys_and_mistakes(students, tmp_path, tiny_model):
     before = plan_in(tmp_path, tree).keys
     after = plan_in(tmp_path, tree, "stages.teacher.depth=9").keys
     assert {name for name in before if before[name] != after[name]} == {"teacher", "student", "listwise"}
-    with pytest.raises(RecipeError, match=r"stages\.student\.teacher: missing; margin-mse learns a run's scores"):
+    with pytest.raises(RecipeError, match=r"stages\.student\.teacher: missing; margin-mse needs a run with scores"):
         plan_in(tmp_path, tree, "stages.student.teacher=null")
     tree["stages"]["refreshed"] = {"stage": "train-refreshed", "loss": "kl", "refresh": {"policy": "every", "every": 9}}
-    with pytest.raises(RecipeError, match=r"refreshed\.guide: missing; kl needs its scores: name an encode stage"):
+    with pytest.raises(RecipeError, match=r"refreshed\.guide: missing; kl needs its scores, so set it to an"):
         plan_in(tmp_path, tree)
 
 
@@ -206,9 +206,9 @@ def test_keys_and_mistakes(tmp_path, tiny_model):
     key = plan_in(tmp_path, tree).keys["star"]
     keys = {plan_in(tmp_path, tree, f"stages.star.dims={dims}").keys["star"] for dims in ("[32, 8]", "{32: 1, 8: 2}")}
     assert len(keys | {key}) == 3
-    with pytest.raises(RecipeError, match=r"\.star\.dims: 48 exceeds the 16 dimensions of the recipe's model"):
+    with pytest.raises(RecipeError, match=r"\.star\.dims: must be at most 16, as in the recipe's model, not 48"):
         plan_in(tmp_path, tree, "stages.star.dims=[48, 16]", "model.truncate_dim=16")
-    with pytest.raises(RecipeError, match="64 exceeds the 32 dimensions of the recipe's model"):
+    with pytest.raises(RecipeError, match="must be at most 32, as in the recipe's model, not 64"):
         plan_in(tmp_path, tree, "stages.star.dims=[64, 16]")
 
 
@@ -221,8 +221,8 @@ def brings(monkeypatch, form, trainable=True):
 @pytest.mark.parametrize(
     ("form", "settings", "told"),
     [
-        ("weights", ["dims=[8]"], "dims: the recipe's model makes term weights, which cannot be truncated"),
-        ("weights", ["segments={length: 8, count: 2}"], "segments: the recipe's model makes term weights"),
+        ("weights", ["dims=[8]"], "dims: the recipe's model has term weights, which cannot be truncated"),
+        ("weights", ["segments={length: 8, count: 2}"], "segments: cannot be combined with the recipe's model"),
     ],
 )
 def test_what_the_model_does_not_make(tmp_path, tiny_model, monkeypatch, form, settings, told):
@@ -265,7 +265,7 @@ def test_what_it_says_is_in_the_key_and_saying_nothing_is_not(small, tmp_path, t
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        ({"batches": "topic-balanced"}, r"batches_from: missing; topic-balanced needs vectors: name an encode"),
+        ({"batches": "topic-balanced"}, r"batches_from: missing; order topic-balanced needs vectors, so set it"),
         ({**TOPICS, "options": {"iterate_negatives": True}}, r"batches: cannot be combined with options.iterate_neg"),
         ({"options": {"negatives_drawn": "margin_bins"}}, r"negatives_drawn: margin_bins needs a teacher's scores"),
     ],

@@ -195,7 +195,7 @@ def loaded(tmp_path: Path, tree: dict[str, Any], **scores: Any) -> Recipe:
 
 def test_a_metric_cut_deeper_than_a_search(tmp_path, tree):
     told = r"stages.scores.runs.start: 'start-test' has at most 20 documents per query, too few for recall@100; "
-    with pytest.raises(RecipeError, match=told + "raise its depth to 100, or name the row's metrics in metrics_of"):
+    with pytest.raises(RecipeError, match=told + "raise its depth to 100, or list the row's metrics in metrics_of"):
         loaded(tmp_path, tree, metrics=["mrr@10", "recall@20", "recall@100"])
     loaded(tmp_path, tree, metrics=["mrr@10", "recall@20", "map"])
 
@@ -243,7 +243,7 @@ def test_a_row_with_fewer_metrics(tmp_path, tree):
 
 def test_a_level_that_no_judgement_reaches(tmp_path, tree):
     plan = make_plan(loaded(tmp_path, tree, relevance_level=2))
-    told = r"stages.scores.relevance_level: no relevance judgement of split test reaches it; the highest is 1"
+    told = r"stages.scores.relevance_level: must be at most 1, the highest grade in split test"
     with pytest.raises(RecipeError, match=told):
         execute(plan, Store(tmp_path / "store"), Options(until="scores", device="cpu"), Watcher())
     loaded(tmp_path, tree, relevance_level=2, metrics=["ndcg@10"])
@@ -256,7 +256,7 @@ def test_judgements_that_are_of_nothing_in_the_dataset(tmp_path, tree):
     path.write_text("\n".join([head, *(line.replace("\td", "\tnone-d") for line in lines)]) + "\n")
     plan = make_plan(loaded(tmp_path, tree))
     with pytest.raises(
-        RecipeError, match=r"stages.scores.split: no relevance judgement of split test names a query and a document"
+        RecipeError, match=r"stages.scores.split: no relevance judgement of split test refers to a query and a document"
     ):
         execute(plan, Store(tmp_path / "store"), Options(until="scores", device="cpu"), Watcher())
 

@@ -87,7 +87,7 @@ def test_a_model_may_encode_the_queries_and_compressed_ones_are_searched_too(tmp
     tree["stages"]["small-run"] = {**searched, "index": "small"}
     named = {"stage": "search", "index": "small", "model": "start"}
     assert recipe_in(tmp_path, {**tree, "stages": {**tree["stages"], "named": named}})
-    with pytest.raises(RecipeError, match=r"named\.query_vectors: missing; .* vectors of 'small'"):
+    with pytest.raises(RecipeError, match=r"named\.query_vectors: missing, .* vectors of 'small'"):
         del named["model"]
         recipe_in(tmp_path, {**tree, "stages": {**tree["stages"], "named": named}})
     artifacts = made(tmp_path, tree)
@@ -98,11 +98,11 @@ def test_a_model_may_encode_the_queries_and_compressed_ones_are_searched_too(tmp
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
-        ({"test-run": {"query_vectors": None}}, "test-run.query_vectors: missing; the model of the imported vectors"),
+        ({"test-run": {"query_vectors": None}}, "test-run.query_vectors: missing, and the model"),
         ({"test-run": {"model": "start"}}, "test-run.model: cannot be combined with query_vectors"),
         ({"test-run": {"scores": "angular"}}, "test-run.scores: cannot be combined with query_vectors"),
         ({"test-run": {"query_vectors": None, "query_ids": "x"}}, "test-run.query_ids: needs query_vectors"),
-        ({"given": {"stage": "index", "backend": "bm25", "vectors": None}}, "is searched with texts, not vectors"),
+        ({"given": {"stage": "index", "backend": "bm25", "vectors": None}}, "is searched with text, not vectors"),
     ],
 )
 def test_mistakes_of_a_recipe(tmp_path: Path, stages: dict[str, dict[str, Any]], message: str) -> None:
@@ -120,7 +120,7 @@ def test_mistakes_of_a_recipe(tmp_path: Path, stages: dict[str, dict[str, Any]],
     [
         ("documents", range(59), 4, "documents.parquet: no vector for 1 of 60 documents, such as 'd59'"),
         ("queries", range(5, 50), 4, "queries.parquet: no vector for 5 of 36 queries, such as 'q0'"),
-        ("queries", range(60), 3, "queries.parquet: vectors of dimension 3, but given has 4; encode the queries"),
+        ("queries", range(60), 3, "queries.parquet: vectors have dimension 3, but those of given have 4; encode"),
     ],
 )
 def test_vectors_that_do_not_fit(tmp_path: Path, name: str, rows: range, dimension: int, message: str) -> None:

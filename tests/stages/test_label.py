@@ -69,7 +69,7 @@ def test_a_size_keeps_some_and_a_larger_one_the_same(finished):
     all_ids, few, fewer = (negatives_of(finished[2], name).query_ids for name in ("labels", "few", "fewer"))
     assert len(few) == 3 and len(fewer) == 2 and set(fewer) < set(few) < set(all_ids)
     assert few == [query_id for query_id in all_ids if query_id in few]
-    assert finished[2]["few"].facts["queries left out by size"] == len(all_ids) - 3
+    assert finished[2]["few"].facts["queries above size"] == len(all_ids) - 3
 
 
 def test_what_is_withheld_is_not_trained_on(finished):
@@ -103,11 +103,11 @@ def test_keys_and_mistakes(finished, tmp_path):
     assert keys("stages.labels.seed=7")["labels"] == keys()["labels"]
     assert keys("stages.labels.above=0.9")["labels"] != keys()["labels"]
     assert all(keys("stages.few.seed=7")[name] != keys()[name] for name in ("few", "both"))
-    with pytest.raises(RecipeError, match=r"stages\.labels: below: 0\.9 must not exceed above, 0\.8"):
+    with pytest.raises(RecipeError, match=r"stages\.labels: below: must be at most `above` \(0\.8\), not 0\.9"):
         keys("stages.labels.below=0.9")
     spec = plan_in(tmp_path, tree).steps["labels"].spec
     [line] = spec.missing({"splits": {"train": {}}})
-    assert line.startswith("split: this dataset has no split 'unlabelled'; set its share")
+    assert line.startswith("split: this dataset has no split 'unlabelled'; withhold a share")
     assert not list(spec.missing(artifacts["dataset"].facts))
 
 
@@ -283,5 +283,5 @@ def test_a_file_of_the_datasets_own_queries_alone_is_refused(tmp_path: Path, tin
     queries = [json.loads(line) for line in (tmp_path / "data" / "queries.jsonl").read_text().splitlines()]
     tsv(tmp_path / "own.tsv", [(row["_id"], row["text"]) for row in queries])
     tree["stages"] = {name: tree["stages"][name] for name in ("start-index", "found")}
-    with pytest.raises(DataError, match="all of its queries are in the dataset"):
+    with pytest.raises(DataError, match="all queries are already in the dataset"):
         execute(plan_in(tmp_path, tree), Store(tmp_path / "store"), Options(device="cpu"), Watcher())

@@ -129,7 +129,7 @@ def test_all_mistakes_at_once(tmp_path, tree):
     with pytest.raises(RecipeError) as raised:
         recipe_in(tmp_path, tree)
     at = "stages.both"
-    missing = "missing; for in-batch negatives alone set options.negatives_per_query to 0"
+    missing = "missing; for in-batch negatives only, set options.negatives_per_query to 0"
     assert sorted(str(raised.value).splitlines()[1:]) == sorted(
         f"  {line}"
         for line in (
@@ -138,9 +138,9 @@ def test_all_mistakes_at_once(tmp_path, tree):
             f"{at}.datasets.c.dataset: no stage 'secnd'; did you mean 'second'?; name one that makes collection",
             f"{at}.negatives: cannot be combined with datasets; remove one of them",
             f"{at}.mixing.temperature: must be above 0, not 0",
-            f"{at}.datasets.b.dataset: 'second-negatives' was mined from 'second'; remove this",
+            f"{at}.datasets.b.dataset: 'second-negatives' was mined from 'second'; remove it",
             f"{at}.datasets.c.negatives: {missing}",
-            f"{at}.datasets.d.negatives: missing; name a mining stage, or a collection as `dataset`",
+            f"{at}.datasets.d.negatives: missing; set it to a mining stage, or set `dataset` to a collection",
         )
     )
 

@@ -82,12 +82,12 @@ def test_positives_of_other_queries_stand_in_for_a_run(mined):
 
 
 def test_controls_that_the_lists_do_not_allow_are_refused(mined):
-    with pytest.raises(DataError, match="mined: planted: the dataset withholds no positives of these queries; set"):
+    with pytest.raises(DataError, match=r"mined\.planted: no positives of these queries are withheld; set"):
         mined(TopK(depth=3), planted=0.5)
     for options, message in (
-        ({"permuted": True}, "runs: missing; permuted and planted change"),
-        ({"runs": {"dense": "a"}, "positives_of_others": 3}, "positives_of_others: replaces `runs` and `file`"),
-        ({"file": "n", "positives_of_others": 3}, "positives_of_others: replaces `runs` and `file`"),
+        ({"permuted": True}, "runs: missing; permuted and planted need"),
+        ({"runs": {"dense": "a"}, "positives_of_others": 3}, "positives_of_others: cannot be combined with `runs`"),
+        ({"file": "n", "positives_of_others": 3}, "positives_of_others: cannot be combined with `runs` or `file`"),
     ):
         with pytest.raises(ValueError, match=message):
             Mine(stage="mine", miner="topk", **options)

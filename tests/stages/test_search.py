@@ -91,7 +91,7 @@ def test_queries_that_find_nothing_are_counted(made, tmp_path):
     (tmp_path / "queries.tsv").write_text("none1\tqqqq zzzz\nnone2\txxxx\n")
     search = {**SEARCH, "index": "index", "queries": str(tmp_path / "queries.tsv")}
     facts = made({**KINDS["bm25"], "test": {**search}})["test"].facts
-    assert facts["queries that found no document"] == 2 and facts["queries"] == 2
+    assert facts["queries without results"] == 2 and facts["queries"] == 2
 
 
 def test_angular_scores_are_those_of_the_cosines(made):
@@ -163,7 +163,7 @@ def test_nor_do_runs_whose_documents_come_from_them(tmp_path, tiny_model, target
     stages = {"plain": SEARCH, "run": {**SEARCH, "positives": True}, **SECOND, "asked": asked}
     with pytest.raises(RecipeError) as caught:
         recipe_in(tmp_path, small_part(small_collection(tmp_path / "data"), tiny_model, "start-index", **stages))
-    told = f"{target!r} comes from 'run', which lists positives that were not found; name one without `positives`"
+    told = f"{target!r} comes from 'run', which has added positives; use a run without `positives`"
     assert f"stages.asked.{measure}: {told}" in str(caught.value)
 
 
@@ -223,11 +223,11 @@ def test_a_search_with_positives_finds_their_neighbours(recipe, tmp_path, stored
         ({"ahead": {**LOOKAHEAD, "queries": "q.tsv"}}, "ahead.queries: cannot be combined with text_of"),
         (
             {"scores": {"stage": "evaluate", "split": "train", "runs": {"r": "ahead"}}},
-            "scores.runs.r: 'ahead' lists positives that were not found; name one without `positives` or `text_of`",
+            "scores.runs.r: 'ahead' has added positives; use a run without `positives` or `text_of`",
         ),
         (
             {"n": {"stage": "mine", "miner": "denoised", "runs": {"a": "ahead", "scores": "ahead"}}},
-            "n.runs.scores: 'ahead' is of the texts of positives, not of queries; name one whose `text_of` is query",
+            "n.runs.scores: 'ahead' searches with positives, not with queries; use a run with `text_of: query`",
         ),
     ],
 )

@@ -155,13 +155,13 @@ def test_such_an_index_goes_where_any_index_does(made: tuple[Path, Store, Outcom
     assert list(errors) == ["JPQ", "again"] and errors["JPQ"]["queries"] == 14
     assert plan.steps["behind"].inputs["analysis.errors.models.again"] == "on-joint"
     assert outcome.artifacts["joint-by-adore"].facts["queries"] == 14
-    told = r"stages\.copied\.vectors: 'joint' makes a compressed index; name an encode stage or a flat index"
+    told = r"stages\.copied\.vectors: 'joint' builds a compressed index; use an encode stage or a flat index"
     with pytest.raises(RecipeError, match=told):
         load_recipe(path, settings=["stages.copied.vectors=joint"])
 
 
 def test_centroids_need_a_product_quantised_index(made: tuple[Path, Store, Outcome]) -> None:
-    with pytest.raises(UsageError, match="adore: index start-index has no centroids to train; name a pq or opq"):
+    with pytest.raises(UsageError, match="adore: index start-index has no centroids to train; use a pq or opq"):
         plan = make_plan(load_recipe(made[0], settings=["stages.adore.centroids=trained"]))
         execute(plan, made[1], Options(device="cpu", until="adore"), Watcher())
     with pytest.raises(RecipeError, match=r"stages\.adore-test\.index: 'adore' makes model, but index is needed"):

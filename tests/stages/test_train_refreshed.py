@@ -111,8 +111,8 @@ def test_devices_do_not_change_the_key(recipe):
     ("setting", "told"),
     [
         ("refresh.every=null", "stages.ance.refresh: policy synchronous: give every"),
-        ("miner=union", "stages.ance.miner: union joins several runs: give another one, or use miner sampled"),
-        ("backend=bm25", "stages.ance.backend: bm25 is built from texts, which no refresh changes; remove it"),
+        ("miner=union", "stages.ance.miner: union needs several runs; add another one, or use miner sampled"),
+        ("backend=bm25", "stages.ance.backend: bm25 indexes text, so a refresh would not change it; remove it"),
         ("backend=multi-vector", "backend: multi-vector is built from one vector per token, but the recipe's model"),
     ],
 )

@@ -85,7 +85,7 @@ def test_another_plugins_weights_are_refused(planned):
     own, spec = CrossEncoder("any"), planned().steps["judge"].spec
     inputs = {"start": first, "negatives": None}
     work: Any = SimpleNamespace(name="judge", inputs=inputs, plugins={"reranker": own})
-    told = r"judge\.start: first trained a PosixPath, but this is a CrossEncoder; use"
+    told = r"judge\.start: first trained PosixPath, but this stage trains CrossEncoder; use"
     with pytest.raises(UsageError, match=told):
         spec.opened(work, None, None)
 
@@ -108,7 +108,7 @@ def test_a_teachers_run_is_learnt_from(planned, tmp_path):
     teacher = {"stage": "search", "index": "start-index", "split": "train", "depth": 60}
     before = {"teacher": teacher, "deeper": {**teacher, "depth": 59}}
     loss = {"name": "adr-mse", "labels": "teacher"}
-    with pytest.raises(RecipeError, match=r"stages\.judge\.teacher: missing; adr-mse learns a run's scores"):
+    with pytest.raises(RecipeError, match=r"stages\.judge\.teacher: missing; adr-mse needs a run with scores"):
         planned(before, loss=loss)
     options = {**OPTIONS, "max_steps": 8}
     plan, store = planned(before, loss=loss, teacher="teacher", options=options), Store(tmp_path / "store")

@@ -94,8 +94,8 @@ def test_the_round_trip_keeps_queries_whose_passage_is_near_the_top(finished):
     for split in ("dev", "test"):
         assert kept.qrels(split) == written.qrels(split)
     facts = artifacts["kept"].facts
-    left = sum(count for name, count in facts.items() if name.startswith("queries left out, by "))
-    assert (facts["queries that stay"], left) == (len(staying), len(run) - len(staying))
+    left = sum(count for name, count in facts.items() if name.startswith("queries dropped, by "))
+    assert (facts["queries kept"], left) == (len(staying), len(run) - len(staying))
     assert (artifacts["kept"].path / "corpus.arrow").samefile(artifacts["written"].path / "corpus.arrow")
 
 
@@ -112,12 +112,12 @@ def test_stages_read_the_collection_that_they_name(finished):
     ("changes", "line"),
     [
         ({"mined": {"dataset": "run"}}, "stages.mined.dataset: 'run' makes run, but collection is needed;"),
-        ({"more": {"stage": "model", "model": "x/y", "dataset": "kept"}}, "dataset: this stage reads none"),
+        ({"more": {"stage": "model", "model": "x/y", "dataset": "kept"}}, "dataset: this stage reads no dataset"),
         ({"kept": {"depth": 13}}, "stages.kept.depth: 'run' has only 12 documents per query"),
         ({"run": {"dataset": None}}, "stages.kept.dataset: 'run' has queries of another dataset"),
         ({"written": {"writers": ["crop", "crop"]}}, "writers: crop is listed twice"),
         ({"written": {"writers": []}}, "stages.written.writers: "),
-        ({"written": {"dev_share": 0.9}}, "dev_share: with test_share it must be below 1"),
+        ({"written": {"dev_share": 0.9}}, "dev_share: must be below 1 together with test_share"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, changes, line):

@@ -178,7 +178,7 @@ def test_a_recipe_takes_the_rate_of_its_models_kind(tmp_path, tree):
     assert rate_of(tmp_path, tree, "stages.star.model=brought") == 0.01
     assert recipe_in(tmp_path, tree).notes == ()
     (note,) = recipe_in(tmp_path, tree, "model.name=org/not-here").notes
-    assert note.startswith("stages.star.options.learning_rate: 2e-05 is assumed, as org/not-here has not been")
+    assert note.startswith("stages.star.options.learning_rate: 2e-05 is assumed because org/not-here is not")
 
 
 def test_a_tables_rate_is_refused_for_a_transformer(tmp_path, tree):

@@ -368,7 +368,7 @@ def network_folder(folder: Path) -> Path:
     return base.folder
 
 def own_head(folder: Path) -> int:
-    """The number of outputs of the folder's classifier; 0 if the configuration does not name a classifier."""
+    """Return the number of outputs of the folder's classifier; 0 if its architecture is not a classifier."""
     if not (folder / "config.json").is_file() and (folder / "modules.json").is_file():
         return 0  # modules without a transformer at the top, such as a static model
     config: dict[str, Any] = read_json(folder / "config.json", object)

@@ -69,8 +69,8 @@ def test_mistakes_are_told_in_a_line_before_any_work(folder: Path) -> None:
     tiny_static(folder / "model")
     told = problem("elsewhere.jsonl", "--form", "triplet")
     assert (
-        told == "elsewhere.jsonl: no query of the file is in split train: "
-        "name the split or collection it was mined from"
+        told == "elsewhere.jsonl: no query of the file is in split train; "
+        "use the split and dataset that it was mined from"
     )
     assert not (folder / "judged").exists()
 

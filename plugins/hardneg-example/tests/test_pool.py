@@ -79,7 +79,7 @@ def test_mistakes_are_told_together() -> None:
     with pytest.raises(RecipeError) as caught:
         loaded("stages.start-test.positives=true", "stages.bm25.split=dev", "stages.report.analyses.more=start-index")
     told = "\n".join(caught.value.problems)
-    assert "stages.to-judge.runs.as shipped: 'start-test' lists positives that were not found; use one without" in told
+    assert "stages.to-judge.runs.as shipped: 'start-test' has added positives; use one without" in told
     assert "stages.to-judge.runs.BM25: 'bm25' searches split dev, not test; use a run of the same split" in told
     assert "report.analyses.more: 'start-index' makes index, but section is needed; name one of: scores" in told
     with pytest.raises(RecipeError, match=r"stages\.to-judge\.dept: no such option; did you mean 'depth'"):

@@ -61,7 +61,7 @@ def test_means_over_documents_then_over_queries(tmp_path: Path) -> None:
     assert results["runs"]["model"]["p-MRR"] == pytest.approx((0.75 - 1 / 6) / 2)
     assert results["queries"] == 2 and results["more relevant"] == 1
     assert analysis.table(results).rows == [["model", "+0.2917", "2 of 2", "3"]]
-    assert "1 that became more relevant are left out" in analysis.explain(results)
+    assert "It ignores 1 documents that became more relevant" in analysis.explain(results)
 
 
 def test_a_document_that_a_list_lacks_comes_after_its_last(tmp_path: Path) -> None:

@@ -99,12 +99,12 @@ stages:
         assert all({*each.doc_ids} == {"d4", "d1"} for query, each in run.items() if query.startswith("310"))
         assert not [each for query, each in run.items() if query.startswith("311") and each.doc_ids]
         facts = made["listed"].facts
-        assert (facts["queries without a list"], facts["documents that the corpus lacks"]) == (2, 2)
+        assert (facts["queries without a list"], facts["documents that are not in the corpus"]) == (2, 2)
     json_lines(folder / "lists.jsonl", [{**by_query[0], "query-id": "999"}])
     other = make_plan(load_recipe(tmp_path / "listed.yaml"))
     assert other.keys["listed"] != plan.keys["listed"] and other.keys["index"] == plan.keys["index"]
     with pytest.raises(
-        errors.DataError, match=r"lists.jsonl: lists no document of the corpus for a query of split test"
+        errors.DataError, match=r"lists.jsonl: has no documents of the corpus for the queries of split test"
     ):
         execute(other, store, Options(device="cpu"), Watcher())
 

@@ -72,13 +72,13 @@ def test_an_answer_that_cannot_be_read_is_counted_and_told(served: Served, caplo
         with chat(served, unreadable=unreadable).asking() as asking:
             assert list(asking.rerank([("q", ["a", "b", "the sea"])])) == [[score, score, 0.0]]
             assert asking.counts[UNREADABLE] == 2
-        assert caplog.messages == ["m: of 3 answers 2 cannot be read in full; another prompt or more tokens may help"]
+        assert caplog.messages == ["m: 2 of 3 answers cannot be read in full; another prompt or more tokens may help"]
 
 
 @pytest.mark.parametrize("says", ["I would rather not say", "", "maybe", None, 3])
 def test_a_server_that_says_nothing_ends_it_and_is_asked_again(served: Served, says: Any) -> None:
     served.says = lambda message: says
-    with pytest.raises(ModelError, match=r"not one of 16 answers can be read; .*: check the server"):
+    with pytest.raises(ModelError, match=r"none of 16 answers can be read, .*; check the server"):
         list(chat(served).rerank([("old river", [f"a river {number}" for number in range(16)])]))
     served.says = shared_words
     with chat(served).asking() as asking:
@@ -88,7 +88,7 @@ def test_a_server_that_says_nothing_ends_it_and_is_asked_again(served: Served, s
 
 def test_a_server_that_says_nothing_is_not_asked_of_everything(served: Served) -> None:
     served.says = lambda message: "sorry,\nno: yes"
-    with pytest.raises(ModelError, match="the last one is 'sorry, no: yes': check"):
+    with pytest.raises(ModelError, match="answers can be read, such as 'sorry, no: yes'; check"):
         list(chat(served, in_flight=1).rerank([("q", [f"passage {n}"]) for n in range(1000)]))
     assert len(served.requests) < 100
 
@@ -139,12 +139,12 @@ def test_what_changes_no_answer_is_in_no_key(tmp_path: Path) -> None:
         ({"url": "nowhere"}, "url: 'nowhere' is not an http or https address"),
         ({"url": "http://[::1"}, "url: 'http://[::1' is not an http"),
         ({"url": "http://me:pw@host/v1"}, "url: must not contain a user, key or query string"),
-        ({"batch": 0}, "batch: 0 must be above 0"),
-        ({"deadline": -1.0}, "deadline: -1.0 must be above 0"),
-        ({"deadline": float("nan")}, "deadline: nan must be above 0"),
-        ({"key": "sk-s3cret"}, "key: not the name of an environment variable: name the one with the API key"),
-        ({"more": {"messages": []}}, "more: messages: has its own option, or cannot be changed"),
-        ({"prompt": "{query}"}, "prompt: has no {passages}"),
+        ({"batch": 0}, "batch: must be above 0, not 0"),
+        ({"deadline": -1.0}, "deadline: must be above 0, not -1.0"),
+        ({"deadline": float("nan")}, "deadline: must be above 0, not nan"),
+        ({"key": "sk-s3cret"}, "key: must be the name of the environment variable that contains the API key"),
+        ({"more": {"messages": []}}, "more: must not set messages; use an option for it"),
+        ({"prompt": "{query}"}, "prompt: missing {passages}"),
         ({"bach": 3}, "bach: chat has no such option; did you mean 'batch'"),
         ({"scale": "yes"}, "scale"),
     ],
@@ -267,6 +267,6 @@ def test_answers_without_an_order_are_counted_and_asked_again(served: Served, ca
         with Ordering(plugin, plugin.window) as ordering:
             assert list(ordering.rerank(plugin, asked)) == [[3, 2, 1]] and ordering.counts[UNREADABLE] == 1
         assert len(served.requests) == requests
-    assert "of 1 answers 1 cannot be read in full" in caplog.text
-    with pytest.raises(ModelError, match=r"not one of 16 answers can be read; .*: check the server"):
+    assert "1 of 1 answers cannot be read in full" in caplog.text
+    with pytest.raises(ModelError, match=r"none of 16 answers can be read, .*; check the server"):
         list(plugin.rerank([(f"q{number}", ["a", "b"]) for number in range(40)]))

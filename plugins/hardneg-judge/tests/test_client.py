@@ -47,7 +47,7 @@ def test_a_key_is_not_told_as_an_answer(served, client):
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"choices": []}', b'{"choices": [{}]}', b"null"])
 def test_another_form_is_told(served, client, body):
     served.fault = lambda number, handler: handler.reply(200, body) or True
-    with pytest.raises(ModelError, match=r"not an answer of /v1/chat/completions: no JSON with `choices"):
+    with pytest.raises(ModelError, match=r"the answer is not JSON with `choices"):
         client.ask("a")
 
 
@@ -98,6 +98,6 @@ def test_two_writers_share_a_file(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_had(tmp_path: Path) -> None:
     with pytest.raises(
-        ArtifactError, match=r"answers cannot be stored \(Is a directory\): free the path, or disk space"
+        ArtifactError, match=r"answers cannot be stored \(Is a directory\); free disk space, or allow writing"
     ):
         AnswerJournal(tmp_path)

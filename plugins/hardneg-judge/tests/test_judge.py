@@ -146,7 +146,7 @@ def test_queries_go_and_positives_come(tmp_path, served):
         new = [doc_id for doc_id in before[name].negatives if truth(name, doc_id)]
         assert item.positives == [RELEVANT[name], *new]
     assert found.facts["made positives"] == found.facts["relevant"] > 0
-    assert len(served.requests) == asked and found.facts["decide: answers kept from before"] == asked
+    assert len(served.requests) == asked and found.facts["decide: cached answers"] == asked
 
 
 def test_the_second_judge_is_asked_of_what_is_flagged(tmp_path, served):
@@ -180,13 +180,13 @@ def test_what_was_made_a_positive_is_learnt_from_as_such(tmp_path, served):
 
 def test_the_depth_bounds_what_is_asked(tmp_path, served):
     found = made(tmp_path, served, depth=2)
-    assert found["judged"].facts["pairs"] == 6 and found["judged"].facts["negatives behind the depth"] == 3
+    assert found["judged"].facts["pairs"] == 6 and found["judged"].facts["negatives below the depth"] == 3
     assert all(len(item.negatives) <= 2 for item in rows(found["judged"]).values())
 
 
 def test_where_every_query_goes_it_is_told(tmp_path, served):
     served.says = lambda message: "yes"
-    with pytest.raises(DataError, match="judged: of 3 queries none is left: every one has a relevant negative"):
+    with pytest.raises(DataError, match="judged: all 3 queries were dropped because each has a relevant negative"):
         made(tmp_path, served, outcome="drop-query")
 
 
@@ -196,16 +196,16 @@ def test_mistakes_are_told_with_their_path(tmp_path, served):
             load_recipe(written(tmp_path, tree_of(tmp_path, served, **judge)))
         return str(caught.value)
 
-    assert "stages.judged.flag: give reranker, the name of a stage that trains one, or plugin" in told(flag={})
+    assert "stages.judged.flag: set either reranker (a stage that trains one) or plugin" in told(flag={})
     assert "stages.judged.flag.reranker: 'mined' makes negatives" in told(flag={"reranker": "mined"})
     assert "stages.judged.decide.plugin: bach: chat has no such option; did you mean 'batch'" in told(
         decide={"plugin": {**CHAT, "bach": 2}}
     )
     assert "stages.judged.flag.relevant: no such option; did you mean 'relevant_from'" in told(flag={"relevant": 1})
     low, high = (told(decide={"plugin": CHAT, "relevant_from": level}) for level in (0, 2))
-    assert "stages.judged.decide.relevant_from: 0 is not above 0 and at most 1, the best score" in low
-    assert "stages.judged.decide.relevant_from: 2 is not above 0 and at most 1, the best score" in high
-    assert "stages.judged.split: 'mined' is of split train, not test; say split: train" in told(split="test")
+    assert "stages.judged.decide.relevant_from: must be above 0 and at most 1, the best score, not 0" in low
+    assert "stages.judged.decide.relevant_from: must be above 0 and at most 1, the best score, not 2" in high
+    assert "stages.judged.split: 'mined' has queries of split train, not test; set split: train" in told(split="test")
 
 
 def test_what_counts_is_in_the_key(tmp_path, served):

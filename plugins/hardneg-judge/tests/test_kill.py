@@ -48,4 +48,4 @@ def test_a_killed_judging_asks_nothing_twice(tmp_path, served, monkeypatch):
         assert (again.path / name).read_bytes() == (whole.path / name).read_bytes(), name
     counted = {name: value for name, value in whole.facts.items() if name.startswith("decide:") and "kept" not in name}
     assert {name: again.facts[name] for name in counted} == counted
-    assert again.facts["decide: answers kept from before"] >= 2
+    assert again.facts["decide: cached answers"] >= 2

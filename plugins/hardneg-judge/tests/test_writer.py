@@ -95,7 +95,7 @@ def test_broken_answers_are_counted_and_asked_for_again(asked: Served, caplog: p
         own = {REQUESTS: 3, KEPT: new, UNREADABLE: 1, MISSING: 1, UNCOUNTED: 3}
         assert counts == {name: count for name, count in own.items() if count}
         assert len(asked.requests) == requests
-    assert caplog.messages[-1] == "m: of 3 answers 1 cannot be read in full; another prompt or more tokens may help"
+    assert caplog.messages[-1] == "m: 1 of 3 answers cannot be read in full; another prompt or more tokens may help"
 
 
 def test_a_line_that_was_cut_off_is_no_query(asked: Served) -> None:
@@ -111,7 +111,7 @@ def test_a_line_that_was_cut_off_is_no_query(asked: Served) -> None:
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        ({"forms": []}, "forms: name what to ask for"),
+        ({"forms": []}, "forms: must list what to ask for"),
         ({"prompt": "{passages}"}, "prompt: {passages} cannot be read"),
         ({"prompt": "{passage}", "forms": ["claim"]}, "prompt: has no {forms}, but forms are set"),
         ({"prompt": "{passage}", "examples": '{"passage": "a", "queries": "b"}'}, "prompt: has no {examples}, but"),

@@ -87,7 +87,7 @@ def test_kills_lose_no_answer_and_change_no_byte(served: Served, tmp_path: Path,
     left = written(path, tmp_path / "killed")
     counts = Counter(served.messages)
     assert counts.keys() == set(messages) and sum(counts.values()) <= len(messages) + KILLS * IN_FLIGHT
-    assert left.facts["chat: answers kept from before"] == len(kept)
+    assert left.facts["chat: cached answers"] == len(kept)
     names = sorted(file.relative_to(whole.path) for file in whole.path.rglob("*") if file.is_file())
     assert len(names) > 8
     for name in names:

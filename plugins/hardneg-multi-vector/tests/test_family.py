@@ -184,7 +184,7 @@ def test_models_of_older_forms_are_read(tmp_path, make, length):
 def test_segments_of_token_vectors_are_told(tmp_path: Path) -> None:
     tree = small_tree(small_collection(tmp_path / "data"), tiny_multi_vector(tmp_path / "late"))
     tree["stages"] = {"tokens": {"stage": "encode", "segments": {"length": 8, "count": 3}}}
-    with pytest.raises(RecipeError, match=r"stages.tokens.segments: .* makes one vector per token"):
+    with pytest.raises(RecipeError, match=r"stages.tokens.segments: .* has one vector per token"):
         recipe_in(tmp_path, tree)
 
 

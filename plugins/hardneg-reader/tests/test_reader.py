@@ -108,9 +108,9 @@ def test_scores_that_are_not_finite_are_told(tiny_model: Path, corpus: Corpus) -
 
 
 def test_what_cannot_be_read_with_is_refused(tiny_model: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="reads at most 512 tokens: length is 513"):
+    with pytest.raises(ModelError, match="reads at most 512 tokens, but length is 513"):
         Reader.load(ReaderSpec(str(tiny_model), length=513), 0, "cpu")
-    with pytest.raises(ModelError, match="no reader\\.json there"):
+    with pytest.raises(ModelError, match="no reader\\.json in it"):
         Reader.open(tiny_model, "cpu")
     copied = shutil.copytree(tiny_model, tmp_path / "odd")
     config = json.loads((copied / "config.json").read_text())

@@ -183,7 +183,7 @@ def test_runs_with_positives_that_were_not_found_are_not_read(tmp_path: Path, ti
     tree = tree_with(tmp_path, tiny_model, added=added, again=again, **asked)
     with pytest.raises(RecipeError) as caught:
         recipe_in(tmp_path, tree)
-    told = "'again' comes from 'added', which lists positives that were not found; name one without `positives`"
+    told = "'again' comes from 'added', which has added positives; use a run without `positives`"
     assert f"stages.read.run: {told}" in str(caught.value)
 
 

@@ -70,13 +70,13 @@ def test_passages_are_sorted_by_their_answers(data: ReadingData) -> None:
     assert lists is not None and lists.counts.tolist() == [1, 2, 1, 2, 0]
     assert lists.pick(0, np.array([0])) == ["none"]  # neither a known positive, nor one with an answer behind the end
     assert lists.pick(1, np.array([1, 0])) == ["none", "noise"]
-    assert data.left_out == {"passages whose answers are behind what is read": 1}
+    assert data.left_out == {"passages with answers only in the truncated part": 1}
 
 
 def test_the_loss_of_a_batch_is_that_of_its_passages(reader: Reader, data: ReadingData) -> None:
     way = ReaderTraining(reader, data, ReaderOptions(**OPTIONS))
     assert len(way) == 3
-    assert way.skipped == {"passages whose answers are behind what is read": 1, "queries without positives": 2}
+    assert way.skipped == {"passages with answers only in the truncated part": 1, "queries without positives": 2}
     [batch] = way.batches(range(1), 3)
     scores = way.scores(way.forward_module, batch, half=False)
     assert scores.selected.shape == (3, 3) and set(batch.query_ids) == {"q0", "q1", "q2"}
@@ -103,7 +103,7 @@ def test_without_any_answer_there_is_nothing_to_measure(reader: Reader, data: Re
     corpus = data.examples.corpus
     asked = [Question(query_id, "what is it", corpus.rows(["noise"])) for query_id in ("q0", "q4")]
     assert reading_validation(reader, corpus, asked, ANSWERS)() == {"exact_match": 0.0, "f1": 0.0}
-    with pytest.raises(TrainingError, match="none of the 1 dev questions has an answer: take more of them"):
+    with pytest.raises(TrainingError, match="none of the 1 dev questions has an answer; use more questions"):
         reading_validation(reader, corpus, asked[1:], {**ANSWERS, "q4": []})
 
 

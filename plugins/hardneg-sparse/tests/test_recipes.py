@@ -44,7 +44,7 @@ def test_indexes_that_take_something_else_are_told(data: Path, tmp_path: Path) -
     with pytest.raises(RecipeError) as told:
         recipe_in(tmp_path, _tree(data, model, **stages))
     assert told.value.problems == (
-        "stages.pq.backend: pq is built from vectors, but 'weights' has weights; name another",
+        "stages.pq.backend: pq is built from vectors, but 'weights' has weights; use another index",
         "stages.none.vectors: missing; sparse is built from the weights of an encode stage",
     )
 
@@ -73,7 +73,7 @@ def test_documents_in_segments_are_found_by_their_best_one(data: Path, tmp_path:
 
 def test_a_penalty_fits_its_model(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = training_tree(small_collection(tmp_path / "data"), tiny_model)
-    with pytest.raises(RecipeError, match="flops penalizes term weights, but the recipe's model makes one"):
+    with pytest.raises(RecipeError, match="flops penalizes term weights, but the recipe's model has one"):
         plan_in(tmp_path, tree, "stages.star.regularizer=flops")
     unknown = resolve("nobody/nothing")
     monkeypatch.setattr(ResolvedModels, "of", lambda *_, **__: unknown)

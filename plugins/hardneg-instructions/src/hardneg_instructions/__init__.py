@@ -1,1 +1,1 @@
-"""Queries with instructions: published data, negatives that the instruction rules out, p-MRR."""
+"""Queries with instructions: published datasets, negatives that violate the instruction, and p-MRR."""

@@ -1,4 +1,4 @@
-"""BRIGHT's domains: queries that need reasoning, with excluded documents."""
+"""The domains of BRIGHT: queries that need reasoning, with excluded documents."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from hardneg.plugin import Document, Judgement, Query, errors, qrels_files
 from hardneg_instructions.tables import TableRow, count_rows, files_in, folder_of, read_tables, tables_digest
 
 _NONE = "N/A"
-"""The value of `excluded_ids` where nothing is excluded."""
+"""The value of `excluded_ids` for queries without excluded documents."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Bright:
     Args:
         source: the folder of `xlangai/BRIGHT`, with files such as `documents/biology-00000-of-00001.parquet`.
         domain: the domain to read, such as `biology`.
-        examples: the table of queries, such as `gpt4_reason` with the reasoning of a language model.
-        long: read whole pages, `long_documents`, judged by `gold_ids_long`.
+        examples: the table of queries, such as `gpt4_reason`, which includes the reasoning of a language model.
+        long: whether to read whole pages (`long_documents`), judged in `gold_ids_long`.
     """
 
     source: str
@@ -34,7 +34,7 @@ class Bright:
     version: ClassVar[int] = 1
 
     def load(self) -> "BrightDomain":
-        """The domain, opened for streaming. Raises DataError if a table does not have it."""
+        """Return the domain, opened for streaming. Raises DataError if a table does not contain it."""
         folder = folder_of(self.source, "bright")
         documents = self._files(folder / ("long_documents" if self.long else "documents"))
         return BrightDomain(
@@ -42,19 +42,19 @@ class Bright:
         )
 
     def fingerprint(self) -> str:
-        """A digest of the files."""
+        """Return a digest of the files."""
         domain = self.load()
         return tables_digest("bright", self.version, [*domain.corpus, *domain.examples], domain.gold)
 
     def size_hint(self) -> int:
-        """The approximate number of documents."""
+        """Return the approximate number of documents."""
         return count_rows(self.load().corpus)
 
     def _files(self, folder: Path) -> list[Path]:
         files = {path: path.name.partition(".")[0].partition("-")[0] for path in files_in(folder)}
         if self.domain not in files.values():
             domains = ", ".join(sorted({*files.values()})) or "none"
-            raise errors.DataError(f"{folder}: no domain {self.domain!r}; there are: {domains}")
+            raise errors.DataError(f"{folder}: no domain {self.domain!r}; available: {domains}")
         return [path for path, domain in files.items() if domain == self.domain]
 
 
@@ -67,31 +67,31 @@ class BrightDomain:
     gold: str
 
     def documents(self) -> Iterator[Document]:
-        """The corpus, in the table's order."""
+        """Return the corpus, in the table's order."""
         return (Document(_id(row, "id"), row.text("content")) for row in read_tables(self.corpus))
 
     def splits(self) -> Sequence[str]:
-        """The only split, `test`."""
+        """Return the only split, `test`."""
         return ["test"]
 
     def queries(self, split: str) -> Iterator[Query]:
-        """All queries."""
+        """Return all queries."""
         return (Query(_id(row, "id"), row.text("query")) for row in read_tables(self.examples))
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """Relevance 1 for each document that answers a query."""
+        """Yield relevance 1 for each document that answers a query."""
         for row in read_tables(self.examples):
             yield from (Judgement(_id(row, "id"), doc_id, 1) for doc_id in dict.fromkeys(_ids(row, self.gold)))
 
     def excluded(self) -> Iterator[qrels_files.Exclusion]:
-        """The excluded documents of each query."""
+        """Yield the excluded documents of each query."""
         for row in read_tables(self.examples):
             yield from (
                 qrels_files.Exclusion(_id(row, "id"), doc_id) for doc_id in _ids(row, "excluded_ids") if doc_id != _NONE
             )
 
     def notes(self) -> Sequence[str]:
-        """No notes."""
+        """Return no notes."""
         return ()
 
 
@@ -100,5 +100,5 @@ def _ids(row: TableRow, column: str) -> list[str]:
 
 
 def _id(row: TableRow, column: str) -> str:
-    """An id with spaces URL-encoded: BRIGHT's ids are file paths, some with spaces."""
+    """Return an id with spaces URL-encoded: BRIGHT's ids are file paths, some with spaces."""
     return "%20".join(row.text(column).split())

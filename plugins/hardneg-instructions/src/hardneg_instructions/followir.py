@@ -1,4 +1,4 @@
-"""FollowIR's collections: each query with TREC's instruction and a changed one, judged under both."""
+"""The collections of FollowIR: each query has TREC's instruction and a changed one, and is judged under both."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,13 +30,13 @@ class FollowIR:
 
     `jhu-clsp/news21-instructions` has tables `corpus`, `queries` (with `instruction_og` and `instruction_changed`),
     `qrels_og/test` and `qrels_changed/test`; mteb's `News21InstructionRetrieval` has `corpus`, `queries`,
-    `instruction` and qrels as `data`, `default` or `qrels`. Ids of queries end in `-og` and `-changed` for both. Split
-    `test` has all queries, `original` and `changed` those of one instruction.
+    `instruction` and qrels as `data`, `default` or `qrels`. In both, ids of queries end in `-og` and `-changed`.
+    Split `test` has all queries; splits `original` and `changed` have the queries with one instruction.
 
     Source: Weller et al., FollowIR: Evaluating and Teaching Information Retrieval Models to Follow Instructions (2024).
 
     Args:
-        source: the folder; each table is a file NAME.jsonl or NAME.parquet, or a folder NAME of such files.
+        source: the folder; each table is a file NAME.jsonl or NAME.parquet, or a folder NAME of these files.
         template: the text of a query with an instruction; `{query}` alone omits instructions.
     """
 
@@ -48,7 +48,7 @@ class FollowIR:
         check_template(self.template)
 
     def load(self) -> "FollowIRCollection":
-        """The collection, opened for streaming. Raises DataError if a table is missing."""
+        """Return the collection, opened for streaming. Raises DataError if a table is missing."""
         folder = folder_of(self.source, "followir")
         instructions = table_files(folder, "instruction")
         tables = {"corpus": ("corpus",), "queries": ("queries", "query")}
@@ -58,16 +58,16 @@ class FollowIR:
             tables |= {"original": ("qrels_og/test", "qrels_og"), "changed": ("qrels_changed/test", "qrels_changed")}
         files = {name: table_files(folder, *names) for name, names in tables.items()}
         if missing := [tables[name][0] for name, paths in files.items() if not paths]:
-            raise errors.DataError(f"{folder}: no table {' and no '.join(missing)}, as Parquet or JSON Lines")
+            raise errors.DataError(f"{folder}: missing table {' and '.join(missing)} (Parquet or JSON Lines)")
         return FollowIRCollection({**files, "instruction": instructions}, self.template)
 
     def fingerprint(self) -> str:
-        """A digest of the files."""
+        """Return a digest of the files."""
         files = [path for paths in self.load().files.values() for path in paths]
         return tables_digest("followir", self.version, files)
 
     def size_hint(self) -> int:
-        """The approximate number of documents."""
+        """Return the approximate number of documents."""
         return count_rows(self.load().files["corpus"])
 
 
@@ -79,16 +79,16 @@ class FollowIRCollection:
     template: str
 
     def documents(self) -> Iterator[Document]:
-        """The corpus, in the table's order."""
+        """Yield the corpus, in the table's order."""
         for row in read_tables(self.files["corpus"]):
             yield Document(_id(row), row.text("text"), row.optional("title"))
 
     def splits(self) -> Sequence[str]:
-        """The split of all queries, and those of either instruction."""
+        """Return the split of all queries, and a split for each instruction."""
         return list(_SPLITS)
 
     def queries(self, split: str) -> Iterator[Query]:
-        """The queries of a split, each with its instruction."""
+        """Yield the queries of a split, each with its instruction."""
         for row in read_tables(self.files["queries"]):
             query_id, text = _id(row), row.text("text")
             if self.files["instruction"]:
@@ -100,7 +100,7 @@ class FollowIRCollection:
                     yield Query(query_id + end, instructed(self.template, text, row.text(columns[end])))
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """The judgements of a split."""
+        """Yield the judgements of a split."""
         if self.files["instruction"]:
             for row in read_tables(self.files["qrels"]):
                 if (query_id := row.id("query-id")).endswith(_SPLITS[split]):
@@ -111,7 +111,7 @@ class FollowIRCollection:
                 yield Judgement(row.id("query-id") + end, row.id("corpus-id"), _relevance(row))
 
     def notes(self) -> Sequence[str]:
-        """A note where the template omits the instructions."""
+        """Return a note if the template omits the instructions."""
         left_out = "{instruction}" not in self.template
         return [f"the template {self.template!r} omits the instructions"] if left_out else []
 

@@ -1,4 +1,4 @@
-"""Verbs `candidate-lists` and `judged-negatives`: a collection's own documents for each query, as a run."""
+"""Verbs `candidate-lists` and `judged-negatives`, which write a collection's own documents for each query as a run."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -18,16 +18,16 @@ _LISTED, _JUDGED = 1000, 3
 class CandidateLists(stages.RunSpec):
     """Lists the documents of each query of a split in the order of a table, such as FollowIR's `top_ranked`.
 
-    A row is a query and a document, `qid` and `pid`, or a query and all its documents, `query-id` and `corpus-ids`. The
-    list of query 310 is also that of 310-og and 310-changed.
+    A row has a query and a document (`qid`, `pid`), or a query and all its documents (`query-id`, `corpus-ids`). The
+    list of query 310 also applies to 310-og and 310-changed.
 
     Source: Weller et al., FollowIR (2024): only these lists are reranked.
 
-    file: the table, Parquet or JSON Lines. split: of the queries.
+    file: the table, Parquet or JSON Lines. split: the split of the queries.
     """
 
     version = 1
-    purpose = "list the collection's own candidates of each query"
+    purpose = "list the collection's own candidates for each query"
     stage: Literal["candidate-lists"]
     file: Annotated[fields.Name, fields.InputFile("lists of documents, Parquet or JSON Lines")] = Field(
         json_schema_extra=fields.FREE
@@ -35,14 +35,14 @@ class CandidateLists(stages.RunSpec):
     split: fields.Name = "test"
 
     def estimate(self, sizes: stages.Sizes) -> stages.Row:
-        """An estimate by the number of queries."""
+        """Return an estimate based on the number of queries."""
         count = sizes.queries(self.split)
         return stages.Row(count, "queries", disk=count * _LISTED * 20)
 
     def make(self, context: "stages.StageContext[CandidateLists]") -> stages.Facts:
         """Write the run; scores are negative ranks. Raises DataError if no query has a list."""
         collection = stage_work.open_collection(context.inputs["dataset"])
-        lists, missing = read_lists(Path(self.file).expanduser()), "documents that the corpus lacks"
+        lists, missing = read_lists(Path(self.file).expanduser()), "documents that are not in the corpus"
         counts = {"queries without a list": 0, missing: 0}
 
         def documents_of(query_id: str) -> list[str]:
@@ -52,12 +52,12 @@ class CandidateLists(stages.RunSpec):
             return [doc_id for doc_id, row in zip(names, rows, strict=True) if row >= 0]
 
         if not _write(context, collection, self.split, documents_of, counts):
-            raise errors.DataError(f"{self.file}: lists no document of the corpus for a query of split {self.split}")
+            raise errors.DataError(f"{self.file}: has no documents of the corpus for the queries of split {self.split}")
         return counts
 
 
 def read_lists(path: Path) -> dict[str, dict[str, None]]:
-    """The distinct documents of each query in the file's order. Raises DataError for a malformed row."""
+    """Return the distinct documents of each query in the file's order. Raises DataError for a malformed row."""
     lists: dict[str, dict[str, None]] = {}
     for row in read_tables([path]):
         one = "qid" in row.cells
@@ -69,12 +69,12 @@ def read_lists(path: Path) -> dict[str, dict[str, None]]:
 class JudgedNegatives(stages.RunSpec):
     """Lists the documents judged not relevant to the queries of a split, in the order of the judgements.
 
-    In Promptriever's data these answer the query but not the instruction. `mine` takes negatives from this run, alone
-    or together with others by the miner `union`.
+    In Promptriever's data these answer the query but violate the instruction. `mine` selects negatives from this run
+    alone or, with miner `union`, from several runs.
 
     Source: Weller et al., Promptriever (ICLR 2025), on instruction negatives.
 
-    split: of the queries. highest: the highest relevance of a document that is not relevant.
+    split: the split of the queries. highest: the highest grade of a document that is not relevant.
     """
 
     version = 1
@@ -84,7 +84,7 @@ class JudgedNegatives(stages.RunSpec):
     highest: int = Field(default=0, le=0)
 
     def estimate(self, sizes: stages.Sizes) -> stages.Row:
-        """An estimate by the number of queries."""
+        """Return an estimate based on the number of queries."""
         count = sizes.queries(self.split)
         return stages.Row(count, "queries", disk=count * _JUDGED * 20)
 
@@ -100,7 +100,7 @@ class JudgedNegatives(stages.RunSpec):
         counts["documents"] = _write(context, collection, self.split, documents_of, counts)
         if not counts["documents"]:
             reason = f"no query of split {self.split} has a document judged {self.highest} or below"
-            raise errors.DataError(f"{context.name}: {reason}: choose another dataset, or remove the stage")
+            raise errors.DataError(f"{context.name}: {reason}; use another dataset, or remove the stage")
         return counts
 
 
@@ -113,7 +113,7 @@ def _write(
 ) -> int:
     """Write each query's documents except excluded ones, scored by negative ranks; return their number.
 
-    counts: updated with the queries, those without documents, and the documents excluded.
+    counts: updated with the numbers of queries, of queries without documents, and of excluded documents.
     """
     queries, excluded, total = stage_work.open_queries(context, collection, split), collection.excluded(), 0
     without = next(name for name in counts if name.startswith("queries without"))

@@ -1,4 +1,4 @@
-"""Analysis `p-mrr`: the rank changes of documents that a changed instruction rules out."""
+"""Analysis `p-mrr`: rank changes of documents that are less relevant under a changed instruction."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from hardneg_instructions.followir import CHANGED, ORIGINAL
 
 
 class PMrr(Analysis):
-    """Show whether runs follow a changed instruction: p-MRR, from -1 (the opposite) over 0 (ignored) to 1.
+    """Measure whether runs follow a changed instruction: p-MRR from -1 (the opposite) to 1, where 0 means ignored.
 
     It measures the documents that are less relevant under the changed instruction than under the original one.
 
@@ -24,14 +24,14 @@ class PMrr(Analysis):
     title = "p-MRR"
     asks = ("qrels",)
 
-    runs: Runs = Field(min_length=1, description="A run of the queries under both instructions.")
+    runs: Runs = Field(min_length=1, description="Runs of the queries under both instructions.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """p-MRR of each run and query, with counts. Raises DataError if there is nothing to measure."""
         less, more = _judged(inputs.qrels())
         if not less:
-            ends = f"{ORIGINAL} and {CHANGED}"
-            raise errors.DataError(f"p-mrr: the qrels have no document that is less relevant to a query in {ends} form")
+            ends = f"id suffix {CHANGED} than with {ORIGINAL}"
+            raise errors.DataError(f"p-mrr: the qrels have no document that is less relevant to a query with {ends}")
         measured = {}
         for label in self.runs:
             run = dict(inputs.run(f"runs.{label}"))
@@ -49,7 +49,7 @@ class PMrr(Analysis):
         return {"queries": len(less), "more relevant": more, "runs": measured}
 
     def table(self, results: Any) -> Table:
-        """A table with one row per run."""
+        """Return a table with one row per run."""
         rows = []
         for label, row in results["runs"].items():
             queries = f"{len(row['by_query']):,} of {results['queries']:,}"
@@ -57,17 +57,17 @@ class PMrr(Analysis):
         return Table(("run", "p-MRR", "queries", "documents"), rows)
 
     def explain(self, results: Any) -> str:
-        """An explanation of the values, and of what is left out."""
+        """Return an explanation of the values and of ignored documents."""
         more = results["more relevant"]
         return (
-            "The mean over queries of the mean over documents that the changed instruction makes less relevant: above "
-            "0 where they fall, below 0 where they rise, 0 where nothing moves. The papers print it times 100."
-            + (f" {more} that became more relevant are left out." if more else "")
+            "The mean over queries of the mean over documents that the changed instruction makes less relevant; above "
+            "0 if they fall, below 0 if they rise, and 0 if no rank changes. The papers multiply it by 100."
+            + (f" It ignores {more} documents that became more relevant." if more else "")
         )
 
 
 def _judged(qrels: Mapping[str, Mapping[str, int]]) -> tuple[dict[str, list[str]], int]:
-    """The documents less relevant under the changed instruction by query, and the number of more relevant ones."""
+    """Return, by query, documents less relevant under the changed instruction, and the number of more relevant ones."""
     less, more = {}, 0
     for query_id, original in qrels.items():
         query = query_id.removesuffix(ORIGINAL)
@@ -87,10 +87,10 @@ def _p_mrr(run: Mapping[str, RankedList], query: str, doc_ids: Sequence[str]) ->
 
 
 def rank_change(original: int, changed: int) -> float:
-    """The change of a document's rank under the changed instruction, in reciprocal ranks.
+    """Return the change of a document's rank under the changed instruction, in reciprocal ranks.
 
-    With MRR = 1 / rank: MRR_og / MRR_new - 1 where it rises, 1 - MRR_new / MRR_og where it falls or stays; -1 to 1. A
-    document missing from a list is ranked after its last.
+    With MRR = 1 / rank, it is MRR_og / MRR_new - 1 if the document rises, else 1 - MRR_new / MRR_og; from -1 to 1. A
+    document that is missing from a list counts as ranked after the last one.
 
     Source: Weller et al., FollowIR (2024), p-MRR.
     """

@@ -1,4 +1,4 @@
-"""The training data of Promptriever: queries with instructions, and passages that instructions rule out."""
+"""The training data of Promptriever: queries with instructions, and passages that violate the instructions."""
 
 import re
 from collections import Counter
@@ -26,11 +26,11 @@ SUFFIX = "-instruct"
 
 @dataclass(frozen=True)
 class Promptriever:
-    """Rows of a query, its instruction, its passages, and passages that answer the query but not the instruction.
+    """Queries with an instruction, positive passages, and passages that answer the query but violate the instruction.
 
     The columns are those of `samaya-ai/msmarco-w-instructions`: `query_id`, `only_query`, `only_instruction`,
     `has_instruction`, `positive_passages`, `negative_passages` and `new_negatives`, lists of passages with `docid`,
-    `title` and `text`. Positive passages are judged 1, and new negatives, which the instruction rules out, 0; negative
+    `title` and `text`. Positive passages are judged 1, and new negatives, which violate the instruction, 0; negative
     passages are unjudged documents. The id of a passage written by a language model, with an `explanation`, is
     `DOCID.DIGEST`; that of a query with an instruction is `ID-instruct`.
 
@@ -38,10 +38,10 @@ class Promptriever:
     2025).
 
     Args:
-        source: a Parquet or JSON Lines file, or a folder of them, named by split: `train-00000-of-00052.parquet`.
+        source: a Parquet or JSON Lines file, or a folder of files named by split, as `train-00000-of-00052.parquet`.
         template: the text of a query with an instruction; `{query}` alone omits instructions.
-        dev: the share of the queries of split `train` to use as split `dev`, by their texts.
-        test: the share to use as split `test`.
+        dev: share of the queries of split `train` to use as split `dev`; equal texts stay together.
+        test: share to use as split `test`.
     """
 
     source: str
@@ -53,12 +53,11 @@ class Promptriever:
     def __post_init__(self) -> None:
         check_template(self.template)
         if not (self.dev >= 0 and self.test >= 0 and self.dev + self.test < 1):
-            raise errors.PluginError(
-                f"dev, test: shares must be 0 or above, together below 1, not {self.dev} and {self.test}"
-            )
+            shares = f"{self.dev} and {self.test}"
+            raise errors.PluginError(f"dev, test: shares must be at least 0, and below 1 together, not {shares}")
 
     def load(self) -> "PromptrieverRows":
-        """The rows, opened for streaming. Raises DataError if there is no readable file."""
+        """Return the rows, opened for streaming. Raises DataError if there is no readable file."""
         if not self.source:
             raise errors.DataError("promptriever needs a file or a folder, as in promptriever:FOLDER")
         path = Path(self.source).expanduser()
@@ -68,19 +67,19 @@ class Promptriever:
             if match := _SPLIT.fullmatch(each.name):
                 by_split.setdefault(match[1], []).append(each)
         if not by_split:
-            raise errors.DataError(f"{path}: no file of rows, such as train.jsonl or train-00000-of-00052.parquet")
+            raise errors.DataError(f"{path}: no data file, such as train.jsonl or train-00000-of-00052.parquet")
         for split, share in (("dev", self.dev), ("test", self.test)):
             if share and (split in by_split or "train" not in by_split):
-                raise errors.DataError(f"{path}: {split}: a share is taken of split train, if there is no {split}")
+                raise errors.DataError(f"{path}: {split}: a share needs split train, and no split {split}; remove it")
         return PromptrieverRows(by_split, self)
 
     def fingerprint(self) -> str:
-        """A digest of the files."""
+        """Return a digest of the files."""
         files = [path for paths in self.load().files.values() for path in paths]
         return tables_digest("promptriever", self.version, files)
 
     def size_hint(self) -> int:
-        """0, as the number of distinct passages is known only after reading all rows."""
+        """Return 0, because the number of distinct passages is known only after reading all rows."""
         return 0
 
 
@@ -93,7 +92,7 @@ class PromptrieverRows:
     _counts: Counter[str] = field(default_factory=Counter)
 
     def documents(self) -> Iterator[Document]:
-        """All distinct passages in row order; ids and digests of their texts are held in memory."""
+        """Yield all distinct passages in row order; ids and digests of their texts are held in memory."""
         known: dict[str, int] = {}
         for split in self.files:
             for row in read_tables(self.files[split]):
@@ -105,15 +104,15 @@ class PromptrieverRows:
                             known[document.doc_id] = content
                             yield document
                         elif known[document.doc_id] != content:
-                            raise row.error(f"{column}: document {document.doc_id!r} has another text above")
+                            raise row.error(f"{column}: document {document.doc_id!r} differs from an earlier row")
 
     def splits(self) -> Sequence[str]:
-        """The splits of the files, and those that take a share of `train`."""
+        """Return the splits of the files, and those that use a share of `train`."""
         shares = {"dev": self.loader.dev, "test": self.loader.test}
         return [*self.files, *(split for split, share in shares.items() if share)]
 
     def queries(self, split: str) -> Iterator[Query]:
-        """The queries of a split, each with its instruction."""
+        """Yield the queries of a split, each with its instruction."""
         self._counts.clear()
         for query_id, row in self._rows(split):
             instruction = _instruction(row)
@@ -121,17 +120,17 @@ class PromptrieverRows:
             yield Query(query_id, instructed(self.loader.template, row.text("only_query"), instruction))
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """Relevance 1 for each positive passage, 0 for each passage that the instruction rules out."""
+        """Yield relevance 1 for each positive passage, 0 for each passage that violates the instruction."""
         for query_id, row in self._rows(split):
             positive = {_doc_id(passage): 1 for passage in row.rows(_POSITIVE)}
             ruled_out = {_doc_id(passage): 0 for passage in row.rows(_RULED_OUT)}
             if both := positive.keys() & ruled_out.keys():
-                raise row.error(f"document {min(both)!r} is in {_POSITIVE} and {_RULED_OUT}: remove one")
+                raise row.error(f"document {min(both)!r} is in both {_POSITIVE} and {_RULED_OUT}; remove one")
             yield from (Judgement(query_id, *pair) for pair in (positive | ruled_out).items())
 
     def notes(self) -> Sequence[str]:
-        """Notes on the negative passages, and on instructions that the template omits."""
-        notes = [f"{_MINED} are unjudged documents: they were mined"]
+        """Return notes on the negative passages, and on instructions that the template omits."""
+        notes = [f"{_MINED} were mined and count as unjudged documents"]
         if "{instruction}" not in self.loader.template and self._counts["with"]:
             notes.append(f"{self._counts['with']} instructions omitted by the template {self.loader.template!r}")
         return notes
@@ -146,7 +145,7 @@ class PromptrieverRows:
                 yield query_id if bare else query_id + SUFFIX, row
 
     def _share(self, row: TableRow) -> str:
-        """The split of a row of `train`, drawn by its query alone."""
+        """Return the split of a row of `train`, drawn by its query alone."""
         drawn = int(stores.digest(["split", row.text("only_query")])[:8], 16) / 16**8
         return "test" if drawn < self.loader.test else "dev" if drawn < self.loader.test + self.loader.dev else "train"
 

@@ -1,4 +1,4 @@
-"""Tables in local files, Parquet or JSON Lines as on the Hugging Face hub; templates of queries with instructions."""
+"""Local tables in Parquet or JSON Lines, as on the Hugging Face hub, and templates for queries with instructions."""
 
 import gzip
 import json
@@ -22,18 +22,18 @@ class TableRow(NamedTuple):
     cells: Mapping[str, Any]
 
     def text(self, column: str) -> str:
-        """The text of a cell. Raises DataError for anything else."""
+        """Return the text in a cell. Raises DataError if it is not a string."""
         value = self.cells.get(column)
         if not isinstance(value, str):
-            raise self.error(f"column {column!r} must contain a text, not {value!r:.40}")
+            raise self.error(f"column {column!r} must contain text, not {value!r:.40}")
         return value
 
     def optional(self, column: str) -> str:
-        """The text of a cell, empty if it is missing."""
+        """Return the text in a cell; an empty string if the cell is missing."""
         return "" if self.cells.get(column) is None else self.text(column)
 
     def id(self, column: str) -> str:
-        """The id in a cell: a word or an integer. Raises DataError for anything else."""
+        """Return the id in a cell. Raises DataError if it is not an integer or a string without white space."""
         value = self.cells.get(column)
         name = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
         if name.split() != [name]:
@@ -41,18 +41,18 @@ class TableRow(NamedTuple):
         return name
 
     def ids(self, column: str) -> list[str]:
-        """The ids in a cell with a list, maybe empty."""
+        """Return the ids in a cell with a list, which may be empty."""
         return [TableRow(self.path, self.number, {column: value}).id(column) for value in self._list(column)]
 
     def rows(self, column: str) -> list["TableRow"]:
-        """The records in a cell with a list, maybe empty."""
+        """Return the records in a cell with a list, which may be empty."""
         values = self._list(column)
         if not all(isinstance(value, Mapping) for value in values):
             raise self.error(f"column {column!r} must contain a list of records")
         return [TableRow(self.path, self.number, value) for value in values]
 
     def error(self, reason: str) -> errors.DataError:
-        """The error for this row."""
+        """Return the error for this row."""
         return errors.DataError.at(self.path, self.number, reason)
 
     def _list(self, column: str) -> Sequence[Any]:
@@ -63,24 +63,24 @@ class TableRow(NamedTuple):
 
 
 def check_template(template: str) -> None:
-    """Check a template. Raises PluginError if the query is missing, or other names are in braces."""
+    """Raise PluginError if a template does not contain `{query}`, or has other names than `{instruction}` in braces."""
     try:
         written = template.format(query="\0", instruction="")
     except (KeyError, IndexError, ValueError):
         written = ""
     if "\0" not in written:
-        raise errors.PluginError(f"template: it must have {{query}}, and may have {{instruction}}, not {template!r}")
+        raise errors.PluginError(f"template: must contain {{query}}, and may contain {{instruction}}, not {template!r}")
 
 
 def instructed(template: str, query: str, instruction: str) -> str:
-    """The text of a query with its instruction, or of the query alone."""
+    """Return the text of a query with its instruction, or of the query alone."""
     return template.format(query=query, instruction=instruction).strip() if instruction else query
 
 
 def table_files(folder: Path, *names: str) -> list[Path]:
-    """The files of the first of these tables that exists in a folder; maybe none.
+    """Return the files of the first of these tables that exists in a folder; empty if none exists.
 
-    A table is one file, as `corpus.jsonl`, or all files of a folder, as `corpus/corpus-00000-of-00001.parquet`.
+    A table is one file, like `corpus.jsonl`, or all files of a folder, like `corpus/corpus-00000-of-00001.parquet`.
     """
     for name in names:
         files = [path for ending in _ENDINGS if (path := folder / f"{name}{ending}").is_file()]
@@ -90,7 +90,7 @@ def table_files(folder: Path, *names: str) -> list[Path]:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The readable files of a folder, by name."""
+    """Return the readable files of a folder, by name."""
     paths = folder.iterdir() if folder.is_dir() else ()
     return sorted(path for path in paths if path.name.endswith(_ENDINGS) and not path.name.startswith("."))
 
@@ -102,21 +102,21 @@ def read_tables(files: Sequence[Path]) -> Iterator[TableRow]:
 
 
 def tables_digest(name: str, version: int, files: Sequence[Path], *options: Any) -> str:
-    """A digest of the bytes of these files, in their order, and of the options of a loader."""
+    """Return a digest of the bytes of these files, in their order, and of the options of a loader."""
     return stores.digest([name, version, *([path.name, stores.file_digest(path)] for path in files), *options])
 
 
 def count_rows(files: Sequence[Path]) -> int:
-    """The number of rows in Parquet metadata; 0 for JSON Lines."""
+    """Return the number of rows in Parquet metadata; 0 for JSON Lines."""
     import pyarrow.parquet as pq
 
     return sum(int(pq.read_metadata(path).num_rows) for path in files if path.suffix == ".parquet")
 
 
 def folder_of(source: str, form: str) -> Path:
-    """The folder of a loader. Raises DataError if it does not exist."""
+    """Return the folder of a loader. Raises DataError if it does not exist."""
     if not source:
-        raise errors.DataError(f"{form} needs a folder: {form}:FOLDER")
+        raise errors.DataError(f"{form} needs a folder, as in {form}:FOLDER")
     folder = Path(source).expanduser()
     if not folder.is_dir():
         raise errors.DataError(f"{folder}: no such folder")
@@ -135,7 +135,7 @@ def _parquet(path: Path) -> Iterator[TableRow]:
                     number += 1
                     yield TableRow(path, number, cells)
     except (OSError, pa.ArrowException) as error:
-        raise errors.DataError.at(path, number + 1, f"cannot be read: {str(error).splitlines()[0]}") from error
+        raise errors.DataError.at(path, number + 1, f"cannot be read ({str(error).splitlines()[0]})") from error
 
 
 def _json_lines(path: Path) -> Iterator[TableRow]:
@@ -146,7 +146,7 @@ def _json_lines(path: Path) -> Iterator[TableRow]:
                 if line.strip():
                     cells = json.loads(line)
                     if not isinstance(cells, dict):
-                        raise errors.DataError.at(path, number, "a line must be a JSON object")
+                        raise errors.DataError.at(path, number, "each line must be a JSON object")
                     yield TableRow(path, number, cells)
     except (OSError, EOFError, ValueError) as error:
-        raise errors.DataError.at(path, max(number, 1), f"cannot be read: {error}") from error
+        raise errors.DataError.at(path, max(number, 1), f"cannot be read ({error})") from error

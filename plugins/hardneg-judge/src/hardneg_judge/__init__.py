@@ -1,1 +1,1 @@
-"""Judges of mined negatives: rerankers, and language models behind a server that speaks OpenAI's chat interface."""
+"""Judges of mined negatives: rerankers, and language models on a server with OpenAI's chat API."""

@@ -1,4 +1,4 @@
-"""The rerankers `chat` and `chat-listwise` and the filter `chat`: a language model behind a server judges passages."""
+"""The rerankers `chat` and `chat-listwise` and the filter `chat`: a language model on a server judges passages."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _LOT = 64  # requests between two updates of progress, per request in flight
 
 @dataclass(frozen=True)
 class Chat(ChatServer):
-    """A language model behind a server that speaks OpenAI's /v1/chat/completions; it grades query and passage.
+    """A language model on a server with OpenAI's /v1/chat/completions API, which grades passages for a query.
 
     A score is 1 or 0 with scale `yes-no`, and a grade from 0 to 3 with scale `grades`. Answers are cached on this
     machine by model, parameters and message, so that no request is repeated.
@@ -28,11 +28,11 @@ class Chat(ChatServer):
     Negatives for Robust Information Retrieval (2025, arXiv 2505.16967).
 
     Args:
-        prompt: a template or a file of one, with {query} and {passages}; its text is part of keys.
+        prompt: a template or a template file, with {query} and {passages}; its text is part of keys.
         scale: the form of a verdict: `yes-no`, or `grades` from 0 to 3.
-        batch: passages of one query per message.
+        batch: number of passages of one query per message.
         unreadable: the verdict for a passage without a readable one: `irrelevant` or `relevant`. The verb `judge` drops
-            such a negative, unless `relevant` is set here.
+            these negatives unless `relevant` is set.
     """
 
     version: ClassVar[int] = 2
@@ -45,11 +45,11 @@ class Chat(ChatServer):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.batch < inf:
-            raise ValueError(f"batch: {self.batch} must be above 0")
+            raise ValueError(f"batch: must be above 0, not {self.batch}")
         object.__setattr__(self, "prompt", template(self.prompt, built_in(self.scale, self.batch)))
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """The score of each passage, in the order given; a bounded number of requests is read ahead.
+        """Yield the score of each passage, in the order given; a bounded number of requests is read ahead.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
@@ -60,7 +60,7 @@ class Chat(ChatServer):
     def asking(self, judging: bool = False) -> "Asking":
         """Open a session that counts requests and tokens.
 
-        judging: a passage without a readable verdict has no score (nan), unless `unreadable` is `relevant`.
+        judging: whether a passage without a readable verdict has no score (nan) unless `unreadable` is `relevant`.
 
         Raises:
             ModelError: the key is missing.
@@ -80,10 +80,10 @@ class Asking(ChatSession):
         super().__init__(chat, chat.batch)
         self._chat, self._unread = chat, unread
         self.at_once = _LOT * chat.in_flight * chat.batch
-        """The number of passages to submit at a time, so that few requests wait at the end of each lot."""
+        """The number of passages to submit at a time, so that few requests wait at the end of each batch."""
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[list[float]]:
-        """The score of each passage. Raises ModelError as `ask`, and where no answer is readable."""
+        """Yield the score of each passage. Raises ModelError like `ask`, and if no answer is readable."""
         chat = self._chat
 
         def calls(query: str, passages: Sequence[str]) -> Iterator[partial[tuple[int, Reply[float | None]]]]:
@@ -109,14 +109,14 @@ class Asking(ChatSession):
 
 @dataclass(frozen=True)
 class ChatFilter(Chat):
-    """Drops the candidates that a language model behind a server judges relevant, and all unjudged ones.
+    """Drop the candidates that a language model on a server judges relevant, and all unjudged ones.
 
     Source: Thakur, Zhang, Ma and Lin, Fixing Data That Hurts Performance: Cascading LLMs to Relabel Hard Negatives for
     Robust Information Retrieval (2025, arXiv 2505.16967).
 
     Args:
         relevant_from: the lowest score of a relevant passage: 1 with `yes-no`, up to 3 with `grades`.
-        depth: the number of first candidates of each list to judge; the others are dropped as `unjudged`.
+        depth: number of candidates to judge at the top of each list; the others are dropped as `unjudged`.
     """
 
     relevant_from: float = 1.0
@@ -125,13 +125,13 @@ class ChatFilter(Chat):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.relevant_from <= self.best:
-            problem = f"{self.relevant_from:g} is not above 0 and at most {self.best:g}, the best score"
+            problem = f"must be above 0 and at most {self.best:g}, the best score, not {self.relevant_from:g}"
             raise ValueError(f"relevant_from: {problem}")
         if self.depth < 1:
-            raise ValueError(f"depth: {self.depth} must be above 0")
+            raise ValueError(f"depth: must be above 0, not {self.depth}")
 
     def reasons(self, candidates: Iterable[Candidates], texts: protocols.FilterTexts) -> Iterator[Mapping[str, str]]:
-        """The reason for each dropped candidate: `relevant`, `unreadable` or `unjudged`; positives are not judged.
+        """Yield the reason for each dropped candidate: `relevant`, `unreadable` or `unjudged`; positives stay.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
@@ -149,7 +149,7 @@ class ChatFilter(Chat):
                     yield {doc_id: reason for doc_id, reason in against.items() if reason}
 
     def _judged(self, query: Candidates) -> list[str]:
-        """The distinct first documents of each list, without known positives."""
+        """Return the distinct first documents of each list, without known positives."""
         known = frozenset(query.positives)
         tops = (doc_id for ranked in query.hits.values() for doc_id in ranked.doc_ids[: self.depth])
         return list(dict.fromkeys(doc_id for doc_id in tops if doc_id not in known))
@@ -160,7 +160,7 @@ class ChatFilter(Chat):
 
 @dataclass(frozen=True)
 class ChatListwise(ChatServer):
-    """A language model behind a server orders the passages of a query, from the end of the list to the top.
+    """A language model on a server, which orders the passages of a query from the end of the list to the top.
 
     A window slides over the list, and the best passages move up with it. The score of a passage is the number of
     passages at or below its rank. Answers are repaired: unknown and repeated numbers are ignored, and missing passages
@@ -170,7 +170,7 @@ class ChatListwise(ChatServer):
     as Re-Ranking Agents (EMNLP 2023), section 3.2: windows of 20 passages, in steps of 10.
 
     Args:
-        prompt: a template or a file of one, with {query} and {passages}; its text is part of keys.
+        prompt: a template or a template file, with {query} and {passages}; its text is part of keys.
         window: the number of passages ordered at a time.
         step: the distance that the window moves.
     """
@@ -184,11 +184,11 @@ class ChatListwise(ChatServer):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.step < self.window:
-            raise ValueError(f"step: {self.step} must be above 0 and below window, {self.window}")
+            raise ValueError(f"step: must be above 0 and below window ({self.window}), not {self.step}")
         object.__setattr__(self, "prompt", template(self.prompt, IN_ORDER))
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """The score of each passage, in the order given; the windows of a query are sequential.
+        """Yield the score of each passage, in the order given; the windows of a query are sequential.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
@@ -201,7 +201,7 @@ class Ordering(ChatSession):
     """A session that orders the passages of several queries concurrently."""
 
     def rerank(self, options: ChatListwise, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[list[float]]:
-        """The score of each passage. Raises ModelError as `ask`, and where no answer is readable."""
+        """Yield the score of each passage. Raises ModelError like `ask`, and if no answer is readable."""
         calls = ([partial(self._in_order, options, query, passages)] for query, passages in requests)
         for ((order, replies),) in self.in_order(calls):
             for reply in replies:
@@ -214,7 +214,7 @@ class Ordering(ChatSession):
     def _in_order(
         self, options: ChatListwise, query: str, passages: Sequence[str]
     ) -> tuple[list[int], list[Reply[int]]]:
-        """The numbers of the passages from 0, best first, and the replies."""
+        """Return the numbers of the passages from 0, best first, and the replies."""
 
         def read(answer: Answer) -> tuple[list[int], bool]:
             named = permutation(answer.text, len(window))

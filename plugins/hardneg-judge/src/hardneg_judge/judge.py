@@ -1,4 +1,4 @@
-"""Verb `judge`: remove mined negatives that judges find relevant, or make them positives."""
+"""Verb `judge`, which removes mined negatives that are judged relevant, or turns them into positives."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ PAIRS = 4096
 class Level(BaseModel):
     """A judge, and the lowest score of a relevant passage.
 
-    reranker: the stage that trained it; or plugin: an untrained one, such as `chat`.
+    reranker: the stage that trained the judge. plugin: a reranker that no stage trains, such as `chat`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -36,14 +36,14 @@ class Level(BaseModel):
     @model_validator(mode="after")
     def _complete(self) -> "Level":
         if (self.reranker is None) == (self.plugin is None):
-            raise ValueError("give reranker, the name of a stage that trains one, or plugin, but not both")
+            raise ValueError("set either reranker (a stage that trains one) or plugin")
         return self
 
 
 class Opened:
     """A judge ready to score; `rerank` yields a score for each passage of each request, nan without a verdict.
 
-    at_once: pairs per block, enough for full batches and few enough to report progress. counts: requests to a server;
+    at_once: pairs per block, enough for full batches but few enough to report progress. counts: requests to a server;
     empty for a network on this machine.
     """
 
@@ -56,7 +56,7 @@ class Opened:
         device: str | None,
         stack: ExitStack,
     ) -> None:
-        """Open a stage's reranker (`folder`: of its network) or a plugin; the stack closes it."""
+        """Open a stage's reranker, whose network is in `folder`, or a plugin; the stack closes it."""
         self.name, self.relevant_from = name, level.relevant_from
         scorer: Any = plugin
         if isinstance(plugin, hp.protocols.TrainableReranker):
@@ -73,7 +73,7 @@ class Judged:
     """A query's first n mined negatives with the judges' verdicts.
 
     flag, decide: float32 [n], the scores of the first and the second judge, nan where missing.
-    relevant, unread: bool [n], true where judged relevant, and where the second judge gave no score.
+    relevant, unread: bool [n], true where judged relevant, and where the second judge returned no score.
     """
 
     mined: hp.Negatives
@@ -83,7 +83,7 @@ class Judged:
     unread: NDArray[np.bool_]
 
     def left(self, outcome: Outcome) -> hp.Negatives | None:
-        """The query's remaining negatives; None if the query is dropped."""
+        """Return the query's remaining negatives; None if the query is dropped."""
         if outcome == "drop-query" and self.relevant.any():
             return None
         item, dropped = self.mined, self.relevant | self.unread
@@ -103,7 +103,7 @@ class Judged:
 def judged(
     block: Sequence[hp.Negatives], texts: Mapping[str, str], corpus: hp.Corpus, flag: Opened | None, decide: Opened
 ) -> list[Judged]:
-    """The verdicts on some queries' negatives; the second judge scores only pairs flagged by the first."""
+    """Return the verdicts on some queries' negatives; the second judge scores only pairs flagged by the first."""
     rows = [np.ones(len(item.negatives), bool) for item in block]
     flags = [np.full(len(item.negatives), np.nan, np.float32) for item in block]
     if flag is not None:
@@ -119,13 +119,13 @@ def judged(
 def _scores(
     level: Opened, block: Sequence[hp.Negatives], rows: Rows, texts: Mapping[str, str], corpus: hp.Corpus
 ) -> list[Scores]:
-    """The scores of each query's negatives to judge, nan for the others: float32 [n]."""
+    """Return the scores of each query's negatives to judge, nan for the others: float32 [n]."""
     pairs = list(zip(block, rows, strict=True))
 
     def requests() -> Iterator[tuple[str, Sequence[str]]]:
         for item, wanted in pairs:
             doc_ids = [item.negatives[i] for i in np.flatnonzero(wanted).tolist()]
-            found = corpus.known_rows(doc_ids, "negative", "mine again from this corpus")
+            found = corpus.known_rows(doc_ids, "negative", "mine negatives from this corpus again")
             yield texts[item.query_id], corpus.contents(found)
 
     answers, scored = level.rerank(requests()), []
@@ -133,9 +133,8 @@ def _scores(
         scores, given = np.full(len(wanted), np.nan, np.float32), next(answers, ())
         if len(given) != wanted.sum():
             counts = f"{len(given)} scores for the {wanted.sum()} passages of query {item.query_id}"
-            raise hp.errors.PluginError(
-                f"{level.name}: the reranker gave {counts}: one per passage is required, in order"
-            )
+            problem = f"the reranker returned {counts}"
+            raise hp.errors.PluginError(f"{level.name}: {problem}; it must return one per passage, in order")
         scores[wanted] = given
         scored.append(scores)
     return scored
@@ -146,8 +145,8 @@ _COLUMNS = ("query_id", "doc_id", "flag", "decide", "relevant")
 _SHOWN = ("pairs", "flagged", "relevant", "queries dropped", "negatives", "made positives")
 _HIDDEN = ("hidden positives", "hidden positives found")
 _EXPLAINED = (
-    "Pairs of a query and a mined negative; flagged pairs go to the second judge. Hidden positives are withheld by the "
-    "dataset and were mined as negatives."
+    "Pairs of a query and a mined negative; flagged pairs go to the second judge. Hidden positives are positives that "
+    "the dataset withholds and that were mined as negatives."
 )
 
 
@@ -158,14 +157,14 @@ class Judge(hp.stages.StageSpec):
     Robust Information Retrieval (2025, arXiv 2505.16967): a cheap judge flags pairs and a more expensive one decides on
     them; false negatives are dropped, dropped with their query, or made positives.
 
-    negatives: the stage that mined them. split: of their queries. depth: the number of first negatives to judge per
-    query; the others are dropped. flag: the first of two judges, optional. decide: the deciding judge.
+    negatives: the stage that mined them. split: the split of their queries. depth: the number of negatives to judge per
+    query, from the top; the others are dropped. flag: the first of two judges, optional. decide: the deciding judge.
     outcome: `drop-negative`, `drop-query` or `positive`.
     """
 
     version = 2
     artifact_type = "negatives"
-    purpose = "find the negatives that are relevant after all"
+    purpose = "find mined negatives that are relevant"
     needs_dataset = True
     every_process = True
     stage: Literal["judge"]
@@ -186,62 +185,62 @@ class Judge(hp.stages.StageSpec):
         return {name: level for name, level in both.items() if level is not None}
 
     def references(self) -> Iterator[tuple[str, str, hp.fields.Reference]]:
-        """The negatives, and the rerankers of both judges."""
+        """Yield the negatives, and the rerankers of both judges."""
         yield from super().references()
         for name, level in self.levels.items():
             for path, need, target in hp.fields.marked(level, hp.fields.Reference):
                 yield f"{name}.{path}", target, need
 
     def plugins(self) -> Iterator[tuple[str, str, hp.records.PluginSetting]]:
-        """The plugins of both judges."""
+        """Yield the plugins of both judges."""
         for name, level in self.levels.items():
             if level.plugin is not None:
                 yield f"{name}.plugin", "rerankers", level.plugin
 
     def identity(self) -> dict[str, Any]:
-        """The options in the key; of judges only their lowest relevant scores, as the rest enters separately."""
+        """Return the options in the key, with the judges' lowest relevant scores; other options enter separately."""
         own = {name: getattr(self, name) for name in ("split", "depth", "outcome")}
         return {**own, **{name: level.relevant_from for name, level in self.levels.items()}}
 
     def problems(self, recipe: hp.stages.RecipeView) -> Iterator[str]:
-        """Negatives of another split, and thresholds that no passage or every passage reaches."""
+        """Yield a message for negatives of another split, and for thresholds that no or every passage reaches."""
         for name, level in self.levels.items():
             best = getattr(recipe.plugin(f"{name}.plugin"), "best", None)
             if best is not None and not 0 < level.relevant_from <= best:
-                message = f"{level.relevant_from:g} is not above 0 and at most {best:g}, the best score"
-                yield f"{name}.relevant_from: {message}; choose a score within that range"
+                message = f"must be above 0 and at most {best:g}, the best score, not {level.relevant_from:g}"
+                yield f"{name}.relevant_from: {message}"
         mined = getattr(recipe.stages.get(self.negatives), "split", self.split)
         if mined != self.split and hp.fields.Trait.OWN_QUERIES not in recipe.traits(self.negatives):
-            yield f"split: {self.negatives!r} is of split {mined}, not {self.split}; say split: {mined}"
+            yield f"split: {self.negatives!r} has queries of split {mined}, not {self.split}; set split: {mined}"
 
     def traits(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
-        """The traits of the negatives; also pseudo-positives, if relevant negatives become positives."""
+        """Return the traits of the negatives; also pseudo-positives, if relevant negatives become positives."""
         own: dict[str, str] = {hp.fields.Trait.PSEUDO_POSITIVES: recipe.name} if self.outcome == "positive" else {}
         return {**super().traits(recipe), **own}
 
     def network(self, recipe: hp.stages.RecipeView) -> hp.model_specs.ModelSpec | None:
-        """The network of the first judge that is a plugin with one."""
+        """Return the network of the first judge that is a plugin with a network."""
         sources = (hp.stages.source_of(recipe.plugin(f"{name}.plugin")) for name in self.levels)
         return next(filter(None, sources), None)
 
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
-        """An estimate: all pairs for the first judge."""
+        """Return an estimate in which the first judge scores all pairs."""
         pairs = sizes.queries(self.split) * self.depth
         return hp.stages.Row(int(pairs), "pairs", int(pairs) * 60)
 
     def publishes(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
-        """The judgements of each pair, under the stage's name."""
+        """Return the judgements of each pair, under the stage's name."""
         return {f"judgements/{recipe.name}.tsv.gz": JUDGEMENTS}
 
     def sections(self, sources: Mapping[str, hp.stages.ArtifactInput]) -> "list[hp.tables.Section]":
-        """A table of the judges' counts, one row per artifact."""
+        """Return a table of the judges' counts, one row per artifact."""
         facts = {label: source.facts for label, source in sources.items()}
         names = [*_SHOWN, *(_HIDDEN if any(_HIDDEN[0] in each for each in facts.values()) else ())]
         rows = [[label, *(f"{each.get(name, 0):,}" for name in names)] for label, each in facts.items()]
         return [hp.tables.Section("Judged negatives", [hp.Table(("judged", *names), rows)], _EXPLAINED)]
 
     def blocks(self, context: "hp.StageContext[Judge]", first: bool = True) -> "JudgedBlocks":
-        """The stage's work in blocks of queries."""
+        """Return the stage's work in blocks of queries."""
         collection, source = hp.stage_work.open_collection(context.inputs["dataset"]), context.inputs["negatives"]
         queries = hp.stage_work.own_queries(source) or hp.stage_work.open_queries(context, collection, self.split)
         texts = dict(zip(queries.query_ids, queries.texts, strict=True))
@@ -251,7 +250,7 @@ class Judge(hp.stages.StageSpec):
         )
         if strange := next((name for name in mined.query_ids if name not in texts), None):
             message = f"query {strange!r} of {source.name} is not in split {self.split}"
-            raise hp.errors.DataError(f"{context.name}: {message}: name the split that was mined")
+            raise hp.errors.DataError(f"{context.name}: {message}; set the split that was mined")
         sizes = [len(mined[start : start + step]) for start in range(0, len(mined), step)]
         opened: dict[str, Any] = {"collection": collection, "mined": mined, "texts": texts, "step": step}
         return JudgedBlocks(context, sizes, "judging", **opened, hidden=hp.qrels_files.positives(collection.withheld()))
@@ -259,7 +258,7 @@ class Judge(hp.stages.StageSpec):
 
 @dataclass(frozen=True)
 class JudgedBlocks(hp.stage_work.StageBlocks):
-    """The blocks of a judging; step: queries per block."""
+    """The work of stage `judge` in blocks; step: queries per block."""
 
     collection: hp.StoredCollection = field(kw_only=True)
     mined: Sequence[hp.Negatives] = field(kw_only=True)
@@ -268,7 +267,7 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
     step: int = field(kw_only=True)
 
     def make(self, numbers: Sequence[int], task: hp.runtime.Task) -> Iterator[tuple[int, hp.block_store.BlockResult]]:
-        """The remaining negatives of each block, the drops, the judgements and the counts of requests."""
+        """Yield the remaining negatives of each block, the drops, the judgements and the counts of requests."""
         with ExitStack() as stack, TemporaryDirectory() as folder:
             levels = self._opened(stack) if numbers else {}
             path, dropped = Path(folder) / hp.layout.NEGATIVES, Path(folder) / hp.layout.DROPPED
@@ -290,7 +289,7 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
         count, folder = len(self.sizes), self.context.folder
         facts = {"queries": 0, "negatives": 0, **self.store.facts(count)}
         if not facts["queries"]:
-            problem = f"of {len(self.mined)} queries none is left: every one has a relevant negative"
+            problem = f"all {len(self.mined)} queries were dropped because each has a relevant negative"
             raise hp.errors.DataError(f"{self.context.name}: {problem}")
         joined = hp.negatives_files.join_negatives(
             self.store.texts(hp.layout.NEGATIVES, count), self.store.texts(hp.layout.DROPPED, count)
@@ -324,12 +323,12 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
         lines: list[str],
         task: hp.runtime.Task,
     ) -> Iterator[hp.Negatives]:
-        """The remaining negatives of each query; updates counts and appends a line per pair."""
+        """Yield the remaining negatives of each query; updates counts and appends a line per pair."""
         depth, corpus = self.context.spec.depth, self.collection.corpus
         step = max(1, min(level.at_once for level in levels.values()) // depth)
         for start in range(0, len(mined), step):
             block = mined[start : start + step]
-            facts["negatives behind the depth"] += sum(max(0, len(item.negatives) - depth) for item in block)
+            facts["negatives below the depth"] += sum(max(0, len(item.negatives) - depth) for item in block)
             first = [
                 replace(item, negatives=item.negatives[:depth], scores=np.asarray(item.scores, np.float32)[:depth])
                 for item in block
@@ -365,5 +364,5 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
 
 
 def _counts(levels: Mapping[str, Opened]) -> dict[str, int]:
-    """The counts of requests to servers, by judge."""
+    """Return the counts of requests to servers, by judge."""
     return {f"{name}: {what}": n for name, level in levels.items() for what, n in level.counts.items() if n}

@@ -1,4 +1,4 @@
-"""Templates of prompts, the texts filled into them, and parsers of answers."""
+"""Prompt templates, the texts inserted into them, and parsers of answers."""
 
 import json
 import re
@@ -27,7 +27,7 @@ FORMS: Mapping[str, str] = {
     "keywords": "two to six keywords, as typed into a search box",
     "claim": "a claim in one sentence, which the passage supports or refutes",
 }
-"""The meanings of the words of option `forms`; any other text is used verbatim."""
+"""The descriptions of the words of option `forms`; any other text is used verbatim."""
 _QUESTION = {
     "yes-no": "Would someone who asks this query find what they look for in the passage?",
     "grades": (
@@ -40,7 +40,7 @@ _FORM = {"yes-no": "yes or no", "grades": "0, 1, 2 or 3"}
 
 
 def built_in(scale: Scale, batch: int) -> str:
-    """The default template for one passage, or for several per message."""
+    """Return the default template for one passage, or for several per message."""
     if batch == 1:
         head, form = "Passage", f"Answer with {_FORM[scale]} and nothing else."
     else:
@@ -50,7 +50,7 @@ def built_in(scale: Scale, batch: int) -> str:
 
 
 def template(prompt: str, otherwise: str, parts: Sequence[str] = ("query", "passages")) -> str:
-    """The template in a text or a file, with all `parts` in it; `otherwise` if `prompt` is empty.
+    """Return the template in a string or a file, which must contain all `parts`; `otherwise` if `prompt` is empty.
 
     Raises:
         ValueError: the file does not exist, or a part is missing.
@@ -59,7 +59,7 @@ def template(prompt: str, otherwise: str, parts: Sequence[str] = ("query", "pass
         return otherwise
     text = prompt if any(f"{{{part}}}" in prompt for part in parts) else _file_text("prompt", prompt)
     if lacking := [f"{{{part}}}" for part in parts if f"{{{part}}}" not in text]:
-        raise ValueError(f"prompt: has no {' and no '.join(lacking)}: write where the texts go")
+        raise ValueError(f"prompt: missing {' and '.join(lacking)}; add where the texts go")
     return text
 
 
@@ -67,38 +67,38 @@ def _file_text(option: str, name: str) -> str:
     try:
         return Path(name).expanduser().read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is no UTF-8 text"
-        raise ValueError(f"{option}: {name:.200} cannot be read ({reason}): give a text file") from None
+        reason = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise ValueError(f"{option}: {name:.200} cannot be read ({reason}); use a text file") from None
 
 
 def filled(text: str, query: str, passages: Sequence[str], numbered: bool) -> str:
-    """A template with its texts, and the numbers of the passages from 1. Braces within texts stay as they are.
+    """Return the template with the query and the passages, numbered from 1. Braces within texts do not change.
 
-    A numbered passage is one line, so that none can number others.
+    A numbered passage is put on one line, so that its text cannot contain numbered lines.
     """
     lines = (f"[{i}] {' '.join(text.splitlines())}" for i, text in enumerate(passages, 1))
     return put_in(text, {"query": query, "passages": "\n".join(lines) if numbered else passages[0]})
 
 
 def put_in(text: str, parts: Mapping[str, str]) -> str:
-    """A template with these texts in place of their names in braces; other braces stay as they are."""
+    """Return the template with texts instead of their names in braces; other braces do not change."""
     return re.sub(r"\{(\w+)\}", lambda match: parts.get(match[1], match[0]), text)
 
 
 def asked_forms(forms: Sequence[str], start: int, count: int) -> str:
-    """The numbered list of requested queries: the forms in turn, beginning with number `start`."""
+    """Return the numbered list of requested queries: the forms in turn, from position `start`."""
     chosen = islice(cycle(forms), start, start + count)
     return "\n".join(f"{number}. {FORMS.get(form, form)}" for number, form in enumerate(chosen, 1))
 
 
 def examples_text(source: str) -> str:
-    """The text of examples: given directly, or in a file. Raises ValueError if the file cannot be read."""
+    """Return the text of examples, given directly or in a file. Raises ValueError if the file cannot be read."""
     return source if not source.strip() or source.lstrip().startswith("{") else _file_text("examples", source)
 
 
 @cache
 def shown_examples(text: str) -> str:
-    """Examples formatted for a message, from JSON Lines with `passage` and `queries`.
+    """Return examples formatted for a message, from JSON Lines with `passage` and `queries`.
 
     Raises:
         ValueError: a line is malformed.
@@ -135,12 +135,12 @@ _QUOTES = "\"'`*“”„«» \t"
 
 
 def _spoken(answer: str) -> str:
-    """The answer without its reasoning."""
+    """Return the answer without its reasoning."""
     return answer.rpartition("</think>")[2].strip()
 
 
 def verdicts(answer: str, count: int, scale: Scale, numbered: bool) -> list[float | None]:
-    """The score of each of `count` passages; None if the answer has none, or two different ones.
+    """Return the score of each of `count` passages; None if the answer has none, or two different ones.
 
     Numbered passages have a line each, but a single one may have a bare verdict. Text before the end of a `<think>`
     block is ignored.
@@ -161,7 +161,7 @@ def _lines(spoken: str) -> Iterator[re.Match[str]]:
 
 
 def _verdict(spoken: str, scale: Scale) -> float | None:
-    """The score of the first word, or else of the only verdict, unless a denial precedes it; None if there are both."""
+    """Return the score of the first word, or else of the only verdict unless a denial precedes it; None if unclear."""
     matches = list(_WORDS[scale].finditer(spoken))
     if matches and not _BOTH.fullmatch(spoken) and not spoken[: matches[0].start()].strip("\"'*`([# \t\n"):
         return _MEANING[matches[0][0].lower()]
@@ -171,7 +171,7 @@ def _verdict(spoken: str, scale: Scale) -> float | None:
 
 
 def permutation(answer: str, count: int) -> list[int]:
-    """The order, from 0, in which an answer names passages 1 to `count`; empty if it names none.
+    """Return the order, from 0, in which an answer lists passages 1 to `count`; empty if it lists none.
 
     Unknown and repeated numbers are ignored; missing passages follow in their original order.
     """
@@ -181,7 +181,7 @@ def permutation(answer: str, count: int) -> list[int]:
 
 
 def queries_in(answer: str, count: int) -> list[str]:
-    """The distinct queries of an answer, by their numbers from 1 to `count`.
+    """Return the distinct queries of an answer, by their numbers from 1 to `count`.
 
     Queries with ambiguous numbers or over 2,000 characters are dropped. If one query is requested, a single line needs
     no number. Text before the end of a `<think>` block is ignored.

@@ -1,4 +1,4 @@
-"""Chat servers: the options of every plugin that asks one, and a session of requests with a journal of answers."""
+"""Chat servers: the options of every plugin that uses one, and sessions of requests with a journal of answers."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ from hardneg.plugin import errors, stores
 
 
 class Answer(NamedTuple):
-    """A model's answer, and the tokens that it read and wrote by the server's count; -1 if not reported."""
+    """A model's answer, and the numbers of tokens read and written, as the server counts them; -1 if not reported."""
 
     text: str
     read: int = -1
@@ -29,15 +29,15 @@ class Answer(NamedTuple):
 
 
 def request_key(content: str) -> str:
-    """The key of a request: a 128-bit hash of its content, in hexadecimal digits."""
+    """Return the key of a request: a 128-bit hash of its content, in hexadecimal digits."""
     return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 class AnswerJournal:
-    """A file of answers by request; memory holds their offsets alone.
+    """A file of answers by request; only their offsets are in memory.
 
-    Several threads and processes may share a file. Answers stored before a kill are complete; a partial last line is
-    skipped.
+    Several threads and processes may share a file. If a process is killed, stored answers remain complete; a partial
+    last line is skipped.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,7 +48,7 @@ class AnswerJournal:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
             self._reader = path.open("rb")
         except OSError as error:
-            message = f"{path}: answers cannot be stored ({error.strerror}): free the path, or disk space"
+            message = f"{path}: answers cannot be stored ({error.strerror}); free disk space, or allow writing"
             raise errors.ArtifactError(message) from error
         for line in self._reader:
             if (record := _record(line)) is not None:
@@ -59,7 +59,7 @@ class AnswerJournal:
         return len(self._offsets)
 
     def find(self, key: str) -> Answer | None:
-        """The stored answer to a request, or None."""
+        """Return the stored answer to a request, or None."""
         with self._lock:
             if (offset := self._offsets.get(_short(key))) is None:
                 return None
@@ -76,7 +76,7 @@ class AnswerJournal:
                 os.write(self._file, line)
                 end = os.lseek(self._file, 0, os.SEEK_CUR)
             except OSError as error:
-                raise errors.ArtifactError(f"answers cannot be stored ({error.strerror}): free disk space") from error
+                raise errors.ArtifactError(f"answers cannot be stored ({error.strerror}); free disk space") from error
             self._offsets[_short(key)] = end - len(line) + 1
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ def _short(key: str) -> int:
 
 
 def _record(line: bytes) -> tuple[str, str, int, int] | None:
-    """A line's key, answer and tokens; None if it is incomplete."""
+    """Return a line's key, answer and tokens; None if it is incomplete."""
     record, _, checksum = line.rstrip(b"\n").rpartition(b"\t")
     if not record or checksum.decode("ascii", "replace") != _checksum(record):
         return None
@@ -103,7 +103,7 @@ def _checksum(record: bytes) -> str:
 
 
 REQUESTS, KEPT, READ, WRITTEN, UNREADABLE, UNCOUNTED = (
-    "requests", "answers kept from before", "tokens read", "tokens written", "unreadable", "answers without usage"
+    "requests", "cached answers", "tokens read", "tokens written", "unreadable", "answers without usage"
 )  # fmt: skip
 _ABOVE_0 = ("characters", "tokens", "in_flight", "timeout", "deadline")
 _OWN = ("model", "messages", "max_tokens", "temperature", "stream", "n")
@@ -119,22 +119,22 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ChatServer:
-    """A language model behind a server that speaks OpenAI's /v1/chat/completions.
+    """A language model on a server with OpenAI's /v1/chat/completions API.
 
     Answers are cached on this machine by model, parameters and message, so that no request is repeated.
 
     Args:
         model: the model's name on the server.
         url: the base URL before `/chat/completions`; not part of keys.
-        key: the environment variable with the API key; without it no key is sent.
-        revision: any word; change it when the server has other weights under the same name.
-        characters: the most characters of a passage to send; null sends all.
-        tokens: the most tokens of an answer per passage; null leaves it to the server.
-        temperature: of sampling; null leaves it to the server.
-        more: further fields of a request, such as {reasoning_effort: low}.
-        in_flight: the most concurrent requests.
+        key: the environment variable that contains the API key; null sends no key.
+        revision: any word, which you change when the server has new weights under the same name.
+        characters: maximum number of characters of a passage to send; null sends all.
+        tokens: maximum number of tokens of an answer per passage; null uses the server's default.
+        temperature: sampling temperature; null uses the server's default.
+        more: additional fields of a request, such as {reasoning_effort: low}.
+        in_flight: maximum number of concurrent requests.
         timeout: seconds to wait for the start of an answer, and between its parts.
-        deadline: seconds for a request with all its retries.
+        deadline: seconds for a request, including all retries.
     """
 
     free: ClassVar[frozenset[str]] = frozenset({"url", "key", "in_flight", "timeout", "deadline"})
@@ -154,12 +154,12 @@ class ChatServer:
     def __post_init__(self) -> None:
         server.check_address(self.url, "http://localhost:8000/v1")
         if self.key is not None and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.key):
-            raise ValueError("key: not the name of an environment variable: name the one with the API key")
+            raise ValueError("key: must be the name of the environment variable that contains the API key")
         for name in _ABOVE_0:
             if (value := getattr(self, name)) is not None and not 0 < value < inf:
-                raise ValueError(f"{name}: {value} must be above 0")
+                raise ValueError(f"{name}: must be above 0, not {value}")
         if taken := [name for name in self.more if name in _OWN]:
-            raise ValueError(f"more: {', '.join(taken)}: has its own option, or cannot be changed")
+            raise ValueError(f"more: must not set {', '.join(taken)}; use an option for it if there is one")
 
 
 class Reply(NamedTuple, Generic[Value]):
@@ -174,11 +174,11 @@ class Reply(NamedTuple, Generic[Value]):
 class ChatSession(server.ModelServer):
     """Concurrent requests to one model of one server; readable answers are cached.
 
-    counts: requests, cached answers among them, tokens by the server's count, and answers not fully readable.
+    counts: requests, including cached answers, tokens as the server counts them, and answers not fully readable.
     """
 
     def __init__(self, options: ChatServer, passages: int) -> None:
-        """Open a session; passages: per message. Raises ModelError without a key, ArtifactError without a journal."""
+        """Open a session; passages: per message. Raises ModelError (no key) and ArtifactError (unusable journal)."""
         parameters: dict[str, Any] = {"model": options.model, **options.more}
         if options.tokens is not None:
             parameters["max_tokens"] = options.tokens * passages
@@ -204,11 +204,11 @@ class ChatSession(server.ModelServer):
         self._journal.close()
         requests, unread = self.counts[REQUESTS], self.counts[UNREADABLE]
         if raised is None and unread > _DOUBTFUL * requests:
-            problem = f"of {requests} answers {unread} cannot be read in full"
+            problem = f"{unread} of {requests} answers cannot be read in full"
             _log.warning("%s: %s; another prompt or more tokens may help", self.said["model"], problem)
 
     def ask(self, message: str) -> Answer:
-        """The model's answer to one message.
+        """Return the model's answer to one message.
 
         Raises:
             ModelError: the server refuses, answers in another format, or misses the deadline.
@@ -222,7 +222,7 @@ class ChatSession(server.ModelServer):
             usage = body.get("usage") or {}
             tokens = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-            problem = "not an answer of /v1/chat/completions: no JSON with `choices[0].message.content`"
+            problem = "the answer is not JSON with `choices[0].message.content`, as /v1/chat/completions returns"
             raise self.error(problem) from None
         read, written = (count if type(count) is int and 0 <= count < _TOKENS else -1 for count in tokens)
         if written < 0 and cut:  # the limit was reached
@@ -231,10 +231,10 @@ class ChatSession(server.ModelServer):
         return Answer(self.without_key(text), read, written)
 
     def reply(self, message: str, read: Callable[[Answer], tuple[list[Value], bool]]) -> Reply[Value]:
-        """The answer to a message, from the journal if a readable one is there.
+        """Return the answer to a message, from the journal if it has a readable one.
 
-        read: returns the values in an answer, and whether they are complete, so that it is cached. Raises ModelError as
-        `ask`.
+        read: returns the values in an answer, and whether they are complete; only complete answers are cached. Raises
+        ModelError like `ask`.
         """
         key = request_key(message)
         with self._locks[int(key[:8], 16) % len(self._locks)]:  # equal messages are sent once
@@ -247,7 +247,7 @@ class ChatSession(server.ModelServer):
         return Reply(answer, False, values, whole)
 
     def in_order(self, groups: Iterable[Sequence[Callable[[], Result]]]) -> Iterator[list[Result]]:
-        """The results of each group of concurrent calls; a bounded number is read ahead."""
+        """Yield the results of each group of concurrent calls; a bounded number is read ahead."""
         waiting, ahead = deque[list[Future[Result]]](), 0
         try:
             for group in groups:
@@ -275,5 +275,5 @@ class ChatSession(server.ModelServer):
         self._heard |= bool(reply.values)
         if counts[REQUESTS] >= _SURELY and not self._heard:
             last = " ".join(answer.text.split())[:80]
-            problem = f"not one of {counts[REQUESTS]} answers can be read; the last one is {last!r}"
-            raise self.error(f"{problem}: check the server, and the options prompt and tokens")
+            problem = f"none of {counts[REQUESTS]} answers can be read, such as {last!r}"
+            raise self.error(f"{problem}; check the server, and the options prompt and tokens")

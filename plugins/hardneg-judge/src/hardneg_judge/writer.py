@@ -1,4 +1,4 @@
-"""The writer `chat`: a language model behind a server writes queries for passages."""
+"""The writer `chat`: a language model on a server writes queries for passages."""
 
 from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from hardneg.plugin import Document, records, runtime
 from hardneg_judge.prompts import QUERIES, asked_forms, examples_text, put_in, queries_in, shown_examples, template
 from hardneg_judge.server import Answer, ChatServer, ChatSession, Reply
 
-MISSING = "queries that answers lack"
+MISSING = "queries missing from answers"
 
 
 @dataclass(frozen=True)
 class ChatWriter(ChatServer):
-    """A language model behind a server that speaks OpenAI's /v1/chat/completions; it writes queries for passages.
+    """A language model on a server with OpenAI's /v1/chat/completions API, which writes queries for passages.
 
     Sends one request per passage. Answers are cached on this machine by model, parameters and message, so that no
     request is repeated.
@@ -23,9 +23,9 @@ class ChatWriter(ChatServer):
     Language Models (SIGIR 2022); Dai et al., Promptagator: Few-shot Dense Retrieval From 8 Examples (ICLR 2023).
 
     Args:
-        tokens: the most tokens of an answer with all its queries; null leaves it to the server.
-        prompt: a template or a file of one, with {passage}, {forms} and {examples}; its text is part of keys.
-        forms: the kinds of queries, in turn from a random one on: `question`, `keywords`, `claim`, or a description.
+        tokens: maximum number of tokens of an answer with all its queries; null uses the server's default.
+        prompt: a template or a template file, with {passage}, {forms} and {examples}; its text is part of keys.
+        forms: the kinds of queries, in turn from a random one: `question`, `keywords`, `claim`, or a description.
         examples: a file of JSON Lines with `passage` and `queries`, included in every message and in keys.
     """
 
@@ -39,13 +39,13 @@ class ChatWriter(ChatServer):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.forms or not all(form.strip() for form in self.forms):
-            raise ValueError("forms: name what to ask for: question, keywords, claim, or a description")
+            raise ValueError("forms: must list what to ask for, such as question, keywords, claim, or a description")
         object.__setattr__(self, "prompt", template(self.prompt, QUERIES, ("passage",)))
         object.__setattr__(self, "examples", examples_text(self.examples))
         shown_examples(self.examples)
         unused = {"forms": self.forms != ("question",), "examples": bool(self.examples)}
         if lost := [name for name, wanted in unused.items() if wanted and f"{{{name}}}" not in self.prompt]:
-            raise ValueError(f"prompt: has no {{{lost[0]}}}, but {lost[0]} are set: add it to the template")
+            raise ValueError(f"prompt: has no {{{lost[0]}}}, but {lost[0]} are set; add it to the template")
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
         """Up to `count` queries for each document; few documents are read ahead.
@@ -61,7 +61,7 @@ class ChatWriter(ChatServer):
         return ChatWriting(self, counts)
 
     def message(self, document: Document, count: int, seed: int) -> str:
-        """The message for a document; it depends on the content, not on the id."""
+        """Return the message for a document; it depends on the content, not on the id."""
         text = document.contents[: self.characters]
         start = int(runtime.generator(seed, "chat", text).integers(len(self.forms)))
         parts = {

@@ -1,4 +1,4 @@
-"""Reading of answers from ranked passages, in windows of questions and batches of similar size."""
+"""Reading answers from ranked passages, in windows of questions and batches of similar size."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +28,7 @@ class Question:
 
 
 def questions(collection: hp.StoredCollection, split: str, run: Path, depth: int) -> Iterator[Question]:
-    """Every question of the split in order, with the first passages of its list in a run, maybe none.
+    """Yield every question of the split in order, with the top passages of its list in a run, if any.
 
     Raises:
         DataError: a passage is not in the corpus.
@@ -38,13 +38,13 @@ def questions(collection: hp.StoredCollection, split: str, run: Path, depth: int
         rows = collection.corpus.rows(ranked.doc_ids[:depth])
         if (rows < 0).any():
             missing = ranked.doc_ids[int(rows.argmin())]
-            raise hp.errors.DataError(f"{run}: document {missing!r} is not in the corpus: search again in this corpus")
+            raise hp.errors.DataError(f"{run}: document {missing!r} is not in the corpus; search this corpus again")
         yield Question(query_id, text, rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer: the characters `begin` to `end` of a document's text; without a document where none was found.
+    """An answer: the characters `begin` to `end` of a document's text; there is no document if none was found.
 
     selected: the score of the passage; span: the log-probability of the span in it.
     """
@@ -59,10 +59,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The number of first passages to read; each number gives its own answers.
+    """The numbers of top passages to read; each number has its own answers.
 
-    precision: `auto` is bfloat16 where it is faster. tokens_per_batch: the most rows times padded length per forward
-    pass; None is the device's default.
+    precision: `auto` is bfloat16 where it is faster. tokens_per_batch: maximum number of rows times padded length per
+    forward pass; None is the device's default.
     """
 
     passages: Sequence[int]
@@ -73,9 +73,9 @@ class ReadOptions:
 def read(
     reader: Reader, corpus: hp.Corpus, questions: Iterable[Question], options: ReadOptions
 ) -> Iterator[tuple[Question, dict[int, Answer]]]:
-    """The answers of each question by number of passages, in order; up to 96 questions are held in memory.
+    """Yield the answers to each question by number of passages, in order; up to 96 questions are in memory.
 
-    The answer is the best span of the passage with the highest selection score among that number of first passages.
+    The answer is the best span of the passage with the highest selection score among that number of top passages.
 
     Raises:
         ModelError: a score is not finite.
@@ -105,7 +105,7 @@ def read(
 def _window(
     reader: Reader, corpus: hp.Corpus, questions: Sequence[Question], deepest: int
 ) -> tuple[Sequence[Question], Sequence[hp.Document], PassageTokens | None]:
-    """Some questions, and their passages, concatenated, as documents and as tokens."""
+    """Return some questions, and their passages, concatenated, as documents and as tokens."""
     passages = corpus.documents_at(np.concatenate([question.rows[:deepest] for question in questions]))
     texts = [question.text for question in questions for _ in question.rows[:deepest]]
     return questions, passages, reader.tokenise(texts, passages) if passages else None
@@ -114,7 +114,7 @@ def _window(
 def _answer(
     passages: Sequence[hp.Document], tokens: PassageTokens, columns: Sequence[NDArray[Any]], start: int, stop: int
 ) -> Answer:
-    """The best span of the passage selected from `start` to `stop`; columns: the result of `_forward`."""
+    """Return the best span of the passage selected from `start` to `stop`; columns: the result of `_forward`."""
     selected, span, first, last = columns
     scores = np.where(np.isfinite(span[start:stop]), selected[start:stop], -np.inf)
     if not np.isfinite(scores).any():
@@ -128,7 +128,7 @@ def _answer(
 
 
 def _forward(reader: Reader, passages: PassageTokens, options: ReadOptions) -> Sequence[NDArray[Any]]:
-    """The score of each passage, and the log-probability, first and last token of its best span: arrays [n]."""
+    """Return the score of each passage, and the log-probability, first and last token of its best span: arrays [n]."""
     device, count = reader.device, len(passages.tokens.lengths)
     budget = options.tokens_per_batch or hp.towers.usual_budget(device)
     half = hp.towers.takes_bf16(options.precision, reader.module, "inference")
@@ -143,6 +143,6 @@ def _forward(reader: Reader, passages: PassageTokens, options: ReadOptions) -> S
                 column[rows] = values.cpu().numpy()
     if not np.isfinite(columns[0]).all():
         raise hp.errors.ModelError(
-            "the reader gives a score that is not finite: check its weights, or use precision fp32"
+            "the reader returned a score that is not finite; check its weights, or use precision fp32"
         )
     return columns

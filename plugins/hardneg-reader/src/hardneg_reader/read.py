@@ -1,4 +1,4 @@
-"""Verb `read`: read answers from the first passages of a run and compare them with the known ones."""
+"""Verb `read`, which reads answers from the top passages of a run and compares them with the known answers."""
 
 import json
 import re
@@ -33,14 +33,14 @@ def normalised(answer: str) -> str:
 
 
 def exact_match(read: str, answers: Sequence[str]) -> float:
-    """1 if the read answer equals one of `answers` after normalisation, else 0."""
+    """Return 1 if the read answer equals one of `answers` after normalisation, else 0."""
     return float(normalised(read) in map(normalised, answers))
 
 
 def f1(read: str, answers: Sequence[str]) -> float:
-    """The harmonic mean of precision and recall of words, maximised over `answers`.
+    """Return the harmonic mean of word precision and word recall, maximised over `answers`.
 
-    If one of the two has no words, it is 1 if neither has any, else 0.
+    If the read answer or a known answer has no words, F1 is 1 if neither has any, else 0.
     """
     return max((_overlap(normalised(read).split(), normalised(answer).split()) for answer in answers), default=0.0)
 
@@ -56,9 +56,9 @@ MEASURES = {"exact_match": exact_match, "f1": f1}
 
 
 class Read(hp.stages.StageSpec):
-    """Reads the answers to the questions of one split from the first passages of a run, and measures them.
+    """Reads the answers to the questions of one split from the top passages of a run, and evaluates them.
 
-    passages: the number to read; several numbers give answers and measures for each.
+    passages: the number of passages to read, or several numbers, each with its own answers and metrics.
     """
 
     version = 1
@@ -77,24 +77,24 @@ class Read(hp.stages.StageSpec):
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=hp.fields.FREE)
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """A split without answers."""
+        """Yield a message if the split has no answers."""
         if not hp.fields.has_answers(collection, self.split):
-            yield f"split: {self.split} has no answers: take another split or dataset"
+            yield f"split: {self.split} has no answers; use another split or dataset"
 
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
-        """An estimate: one pass over all passages."""
+        """Return an estimate of one pass over all passages."""
         count = sizes.queries(self.split)
         return hp.stages.Row(count, "queries", count * 300)
 
     def publishes(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
-        """The answers and their metrics by question."""
+        """Return the answers and their metrics by question."""
         return {
             f"answers/{recipe.name}.jsonl": hp.layout.ANSWERS,
             f"answers/{recipe.name}-metrics.json": hp.layout.METRICS,
         }
 
     def sections(self, sources: Mapping[str, hp.stages.ArtifactInput]) -> "list[hp.tables.Section]":
-        """A table of exact match and F1, with significance tests against the first row's exact match.
+        """Return a table of exact match and F1, with significance tests against the first row's exact match.
 
         Source: Qu et al., RocketQA (NAACL 2021), Table 5.
         """
@@ -119,9 +119,9 @@ class Read(hp.stages.StageSpec):
                 measured = [hp.tables.number(match.mean), hp.tables.bounds(match.interval)]
                 rows.append([label, count, *measured, hp.tables.number(means[f"f1@{count}"].mean), *tested])
         explained = (
-            "An answer counts as an exact match where it is one of the known ones after normalisation; F1 is over "
-            "words. Differences in exact match and p values, after Holm's correction, are against "
-            f"{first} with as many passages."
+            "An answer is an exact match if it equals a known answer after normalisation; F1 is over words. "
+            "Differences in exact match, and p-values with Holm's correction, are relative to "
+            f"{first} with the same number of passages."
         )
         return [hp.tables.Section("Reading", [hp.Table(_COLUMNS, rows)], explained)]
 
@@ -157,7 +157,7 @@ class Read(hp.stages.StageSpec):
 
 
 def _whole_windows(path: Path) -> int:
-    """The number of questions read before; truncates the file after the last complete window."""
+    """Return the number of questions already read, and truncate the file after the last complete window."""
     from hardneg_reader.answering import WINDOW
 
     if not path.exists():
@@ -170,7 +170,7 @@ def _whole_windows(path: Path) -> int:
 
 
 def _line(question: "Question", answers: "Mapping[int, Answer]") -> str:
-    """A line with the answer from the most passages, and the answers by number of passages."""
+    """Return a line with the answer from the most passages, and the answers by number of passages."""
     last = answers[max(answers)]
     row: dict[str, Any] = {"query_id": question.query_id, "answer": last.text}
     if last.doc_id:

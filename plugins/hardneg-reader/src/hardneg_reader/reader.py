@@ -1,4 +1,4 @@
-"""Readers: tokens of questions and passages, spans, and the network, saved in a format that transformers opens.
+"""Readers: tokens of questions and passages, spans, and the network, which is saved in transformers' format.
 
 Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
 """
@@ -37,12 +37,12 @@ class PassageTokens:
     ends: NDArray[np.int64]
 
     def characters(self, row: int, first: int, last: int) -> tuple[int, int]:
-        """The range of characters from token `first` of a row to token `last`."""
+        """Return the range of characters from token `first` of a row to token `last`."""
         offset = int(self.tokens.offsets[row])
         return int(self.begins[offset + first]), int(self.ends[offset + last])
 
     def spans(self, row: int, stretches: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The first and last token of each character range in a row's text; ranges that were cut off are dropped."""
+        """Return the first and last token of each character range in a row's text; truncated ranges are dropped."""
         offset, end = self.tokens.offsets[row : row + 2]
         here = offset + np.flatnonzero(self.tokens.columns[ANSWERABLE][offset:end])
         begins, ends = self.begins[here], self.ends[here]
@@ -58,7 +58,7 @@ class PassageTokens:
 def tokenise_passages(
     tokenizer: Any, questions: Sequence[str], passages: Sequence[hp.Document], length: int
 ) -> PassageTokens:
-    """Tokenise each question with its passage, title first, by a fast Hugging Face tokenizer, up to `length` tokens."""
+    """Tokenise each question with its passage, title first, with a fast tokenizer, up to `length` tokens."""
     encoded = tokenizer(
         list(questions),
         [passage.contents for passage in passages],
@@ -84,7 +84,7 @@ def tokenise_passages(
 
 
 def log_probabilities(logits: Tensor, answerable: Tensor) -> Tensor:
-    """The log-softmax over the tokens that may be in an answer.
+    """Return the log-softmax over the tokens that may be in an answer.
 
     logits: float [n, L]. answerable: bool [n, L].
     Returns float32 [n, L], -inf at the other tokens; a row without such tokens is -inf throughout.
@@ -94,7 +94,7 @@ def log_probabilities(logits: Tensor, answerable: Tensor) -> Tensor:
 
 
 def span_log_likelihood(starts: Tensor, ends: Tensor, spans: Tensor, there: Tensor) -> Tensor:
-    """The log of the sum of P(start = s) P(end = e) over a row's spans (s, e).
+    """Return the log of the sum of P(start = s) P(end = e) over a row's spans (s, e).
 
     starts, ends: log-probabilities, float [n, L]. spans: int64 [n, S, 2], first and last token. there: bool [n, S],
     false for padding; at least one true in each row.
@@ -105,7 +105,7 @@ def span_log_likelihood(starts: Tensor, ends: Tensor, spans: Tensor, there: Tens
 
 
 def best_spans(starts: Tensor, ends: Tensor, longest: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The span of up to `longest` tokens with the highest P(start) P(end) in each row; ties go to the shortest.
+    """Return the span of up to `longest` tokens with the highest P(start) P(end) in each row; ties go to the shortest.
 
     starts, ends: log-probabilities, float [n, L].
     Returns its log-probability, float [n], -inf if there is none, and its first and last token, int64 [n].
@@ -161,7 +161,7 @@ class Reader:
     def load(cls, spec: ReaderSpec, seed: int, device: str | None = None) -> "Reader":
         """Load the reader of a spec on `device` (None: the best available), in evaluation mode.
 
-        seed: of the weights missing from the files, such as those of the heads.
+        seed: seed of weights that are missing from the files, such as those of the heads.
 
         Raises:
             ModelError: the model is missing or unsuitable.
@@ -173,7 +173,7 @@ class Reader:
 
     @classmethod
     def open(cls, folder: Path, device: str | None = None) -> "Reader":
-        """Open the reader in a folder of `save`.
+        """Open a reader from a folder written by `save`.
 
         Raises:
             ModelError: the folder does not exist, or `save` did not write it.
@@ -181,7 +181,7 @@ class Reader:
         from safetensors.torch import load_model
 
         if not (folder / _SPEC).is_file():
-            raise hp.errors.ModelError(f"reader {folder}: no {_SPEC} there: name the folder of a saved reader")
+            raise hp.errors.ModelError(f"reader {folder}: no {_SPEC} in it; use the folder of a saved reader")
         with hp.resolving.opening("the reader", folder):
             lengths = hp.model_files.read_json(folder / _SPEC)
             reader = cls._of(folder, ReaderSpec(str(folder), None, lengths["length"], lengths["answer_length"]), device)
@@ -198,7 +198,7 @@ class Reader:
         return tokenise_passages(self.tokenizer, questions, passages, self.spec.length)
 
     def save(self, folder: Path) -> None:
-        """Write a folder that `AutoModelForQuestionAnswering` opens, and the selection's weights in it.
+        """Write a folder that `AutoModelForQuestionAnswering` opens, with the weights of the selection layer.
 
         Raises:
             ModelError: the folder cannot be written.
@@ -229,13 +229,11 @@ class Reader:
 
 def _check(body: Any, tokenizer: Any, spec: ReaderSpec) -> None:
     if body.config.is_encoder_decoder:
-        raise hp.errors.ModelError(f"reader {spec.name!r}: has a decoder: use an encoder, such as BERT")
+        raise hp.errors.ModelError(f"reader {spec.name!r}: has a decoder; use an encoder, such as BERT")
     if not tokenizer.is_fast:
-        raise hp.errors.ModelError(
-            f"reader {spec.name!r}: its tokenizer reports no character offsets: use another model"
-        )
+        raise hp.errors.ModelError(f"reader {spec.name!r}: its tokenizer has no character offsets; use another model")
     most = hp.loading.positions(body)
     if most is not None and spec.length > most:
         raise hp.errors.ModelError(
-            f"reader {spec.name!r}: reads at most {most} tokens: length is {spec.length}, lower it"
+            f"reader {spec.name!r}: reads at most {most} tokens, but length is {spec.length}; lower length"
         )

@@ -1,4 +1,4 @@
-"""Verb `train-reader`: train a reader on ranked passages of questions and evaluate it on dev questions."""
+"""Verb `train-reader`, which trains a reader on the ranked passages of questions and validates it on dev questions."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ class ReaderSpec:
     """A network that reads a question and a passage together and marks an answer in the passage.
 
     Attributes:
-        name: a folder, a hub id, or `packaged:all-MiniLM-L6-v2`: an encoder, or one with a question-answering head.
+        name: a folder, a hub id, or `packaged:all-MiniLM-L6-v2`; an encoder with or without a question-answering head.
         revision: a branch, tag or commit of a hub id.
-        length: the most tokens of question and passage, including special ones; the longer of the two is cut first.
-        answer_length: the most tokens of an answer.
+        length: maximum number of tokens of question and passage, with special ones; the longer one is truncated first.
+        answer_length: maximum number of tokens of an answer.
     """
 
     name: str
@@ -36,14 +36,14 @@ class ReaderSpec:
         return hp.model_specs.ModelSpec(self.name, self.revision)
 
     def problems(self) -> list[str]:
-        """One message per invalid field."""
+        """Return one message per invalid field."""
         lines = []
         if not self.name.strip():
-            lines.append("name is empty: give a folder, a hub id or packaged:all-MiniLM-L6-v2")
+            lines.append("name is empty; set a folder, a hub id or packaged:all-MiniLM-L6-v2")
         if self.length < 8:
-            lines.append(f"length is {self.length}: at least 8 tokens are needed")
+            lines.append(f"length is {self.length}; it must be at least 8")
         if self.answer_length < 1:
-            lines.append(f"answer_length is {self.answer_length}: at least 1 token is needed")
+            lines.append(f"answer_length is {self.answer_length}; it must be at least 1")
         return lines
 
 
@@ -63,9 +63,9 @@ class ReaderOptions(_Options):
     metric: str = hp.training_options.with_default(_Options, "metric", "exact_match")
 
     def mistakes(self) -> Iterator[str]:
-        """Options without effect on a reader."""
+        """Yield a message for options without effect on a reader."""
         if self.iterate_negatives:
-            yield "iterate_negatives has no effect on a reader, which draws passages in each epoch: leave it out"
+            yield "iterate_negatives has no effect on a reader, which draws passages in each epoch; remove it"
 
 
 with_config(ConfigDict(extra="forbid"))(ReaderSpec)
@@ -76,30 +76,30 @@ class TrainReader(hp.train_config.ValidationOptions):
 
     version = 1
     artifact_type = "reader"
-    purpose = "teach a network to find the answer in a passage"
+    purpose = "train a network to find the answer in a passage"
     needs_dataset = True
     resumes = True
     every_process = True
     stage: Literal["train-reader"]
     reader: Annotated[
         ReaderSpec, BeforeValidator(hp.fields.parse_model), AfterValidator(hp.fields.without_problems)
-    ] = Field(description="The network to start from.")
+    ] = Field(description="Initial network.")
     run: Annotated[hp.fields.Name, hp.fields.Reference(("run",), passes=(hp.fields.Trait.OWN_QUERIES,))] = Field(
-        description="The ranked passages of the questions."
+        description="Run with the ranked passages of the questions."
     )
-    split: hp.fields.Name = Field(default="train", description="The questions to train on.")
-    depth: int = Field(default=100, gt=0, description="The number of passages of the run to read for each.")
+    split: hp.fields.Name = Field(default="train", description="Split of the training questions.")
+    depth: int = Field(default=100, gt=0, description="Number of passages of the run to read per question.")
     options: Annotated[ReaderOptions, AfterValidator(hp.fields.without_problems)] = Field(
         default_factory=ReaderOptions, description=hp.train_config.OF_THE_RUN
     )
 
     def identity(self) -> dict[str, Any]:
-        """The options in the key; the initial weights count by their content, separately."""
+        """Return the options in the key; the content of the initial weights is a separate part."""
         reader = {"length": self.reader.length, "answer_length": self.reader.answer_length}
         return {**super().identity(), "reader": reader, "options": self.options.identity()}
 
     def content(self, recipe: hp.stages.RecipeView) -> Mapping[str, Callable[[], str]]:
-        """The content of the initial weights."""
+        """Return a function for the digest of the initial weights."""
         return {
             "start": lambda: hp.stores.digest(
                 hp.resolving.model_content(hp.model_files.locate(self.reader.start.name, self.reader.start.revision))
@@ -107,22 +107,22 @@ class TrainReader(hp.train_config.ValidationOptions):
         }
 
     def network(self, recipe: hp.stages.RecipeView) -> hp.model_specs.ModelSpec:
-        """The network of the reader."""
+        """Return the network of the reader."""
         return self.reader.start
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """Splits without answers."""
+        """Yield a message for each split without answers."""
         splits = {"split": self.split, **({"validation.split": self.validation.split} if self.validation_run else {})}
         for field, split in splits.items():
             if not hp.fields.has_answers(collection, split):
-                yield f"{field}: {split} has no answers: take another split or dataset"
+                yield f"{field}: {split} has no answers; use another split or dataset"
 
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
-        """An estimate: training steps."""
+        """Return an estimate in training steps."""
         return hp.stages.Row(self.options.last_step(sizes.queries(self.split)), "steps", 4 * sizes.network.weights)
 
     def publishes(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
-        """The reader, and its saved checkpoints."""
+        """Return the reader, and its saved checkpoints."""
         return {f"readers/{recipe.name}": hp.layout.MODEL_FOLDER, f"checkpoints/{recipe.name}": hp.stores.KEPT}
 
     def make(self, context: "hp.StageContext[TrainReader]") -> hp.stages.Facts:

@@ -1,4 +1,4 @@
-"""The training of readers, with one passage that has an answer and several without; evaluation on dev questions.
+"""Training of readers, with one passage that has an answer and several without; validation on dev questions.
 
 Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
 """
@@ -25,10 +25,10 @@ _QUESTIONS = 256
 
 @dataclass(frozen=True, eq=False)
 class ReadingData:
-    """The questions with their passages, the answers by question, and counts of unusable data by reason.
+    """Questions with their passages, answers by question, and counts of unusable data by reason.
 
-    A passage is a positive if an answer is in the part that is read; passages without an answer are negatives, except
-    known positives.
+    A passage is a positive if an answer is in the part that is read. Other passages are negatives if they contain no
+    answer and are not known positives.
     """
 
     examples: hp.training_examples.TrainingData
@@ -40,7 +40,7 @@ class ReadingData:
 class PassageLists:
     """Passages by question, with the interface of `hardneg.training.examples.NegativeLists`.
 
-    rows: int64 [P], rows of the corpus, question by question. starts: int64 [Q + 1], the first of each question, and P.
+    rows: int64 [P], corpus rows, question by question. starts: int64 [Q + 1], the first of each question, and P.
     """
 
     corpus: hp.Corpus
@@ -54,7 +54,7 @@ class PassageLists:
         return np.diff(self.starts)
 
     def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
-        """The ids of a question's passages at these positions."""
+        """Return the ids of a question's passages at these positions."""
         return self.corpus.ids(self.rows[self.starts[row] + positions])
 
 
@@ -80,7 +80,7 @@ def reading_data(
         answered = [row[: len(question.rows)] for row, question in zip(contained, block, strict=True)]
         readable = _readable(reader, corpus, block, answered, answers)
         behind = sum(int(row.sum()) for row in answered) - sum(map(len, readable))
-        left_out["passages whose answers are behind what is read"] += behind
+        left_out["passages with answers only in the truncated part"] += behind
         for question, has, rows_read in zip(block, answered, readable, strict=True):
             query_ids.append(question.query_id)
             texts.append(question.text)
@@ -102,7 +102,7 @@ def _readable(
     answered_rows: Sequence[NDArray[np.bool_]],
     answers: Mapping[str, Sequence[str]],
 ) -> list[NDArray[np.int64]]:
-    """The rows of the passages with an answer in the part that is read, by question, in list order."""
+    """Return the rows of the passages with an answer in the part that is read, by question, in list order."""
     pairs = [
         (i, int(row))
         for i, (question, has) in enumerate(zip(block, answered_rows, strict=True))
@@ -122,8 +122,8 @@ def _readable(
 class ReadingBatch:
     """One batch of questions.
 
-    features: of this process's share, `passages` rows per question, the first with an answer. spans: int64 [b, S, 2],
-    first and last tokens of the answers in that passage. there: bool [b, S], false for padding.
+    features: those of this process's share, with `passages` rows per question, the first of which has an answer.
+    spans: int64 [b, S, 2], first and last tokens of the answers in that passage. there: bool [b, S], false for padding.
     """
 
     query_ids: list[str]
@@ -147,12 +147,12 @@ class ReadingScores:
 
 @dataclass(frozen=True)
 class ReadingLoss:
-    """The mean over questions of the losses of selecting the passage with the answer and of marking the answer."""
+    """The mean over questions of two losses: selecting the passage with the answer, and marking the answer in it."""
 
     version: ClassVar[int] = 1
 
     def __call__(self, batch: ReadingScores) -> Tensor:
-        """The negative log-likelihood of the passage among its question's, and of all spans that are answers."""
+        """Return the negative log-likelihood of the passage among its question's, and of all answer spans in it."""
         selected = torch.log_softmax(batch.selected, 1)[:, 0]
         return -(selected + batch.spans).mean()
 
@@ -173,11 +173,11 @@ class ReaderTraining(hp.ExampleTraining):
         return {**self._data.left_out, **self.examples.skipped}
 
     def digest(self) -> str:
-        """A digest of the examples and the length that is read."""
+        """Return a digest of the examples and the length that is read."""
         return stores.digest([self.examples.digest(), self.encoder.spec.length])
 
     def scores(self, model: Any, batch: ReadingBatch, half: bool) -> ReadingScores:
-        """The selection among a question's passages, and the likelihood of the answer's spans."""
+        """Return the selection among a question's passages, and the likelihood of the answer's spans."""
         device = self.encoder.device
         with torch.autocast(device.type, torch.bfloat16, enabled=half):
             starts, ends, selected = model({name: value.to(device) for name, value in batch.features.items()})
@@ -188,7 +188,7 @@ class ReaderTraining(hp.ExampleTraining):
         return ReadingScores(both[:, :-1], both[:, -1])
 
     def make(self, drawn: hp.training_examples.SampledBatch) -> ReadingBatch:
-        """The questions of this process's share, each with its passages."""
+        """Return the questions of this process's share, each with its passages."""
         own = hp.own_share(len(drawn.texts))
         count = drawn.documents.shape[1]
         passages = self._data.examples.corpus.documents_at(drawn.documents[own].reshape(-1))
@@ -202,7 +202,7 @@ class ReaderTraining(hp.ExampleTraining):
 
 
 def padded_spans(spans: list[list[tuple[int, int]]]) -> tuple[Tensor, Tensor]:
-    """Spans by question, padded to int64 [b, S, 2], and a mask, bool [b, S]."""
+    """Return spans by question, padded to int64 [b, S, 2], and a mask, bool [b, S]."""
     most = max(map(len, spans))
     padded = torch.zeros((len(spans), most, 2), dtype=torch.int64)
     there = torch.zeros((len(spans), most), dtype=torch.bool)
@@ -215,14 +215,14 @@ def padded_spans(spans: list[list[tuple[int, int]]]) -> tuple[Tensor, Tensor]:
 def reading_validation(
     reader: Reader, corpus: hp.Corpus, questions: Sequence[Question], answers: Mapping[str, Sequence[str]]
 ) -> Callable[[], dict[str, float]]:
-    """A function that measures exact match and F1 over the questions with answers, reading all their passages.
+    """Return a function that measures exact match and F1 over the questions with answers, reading all their passages.
 
     Raises:
         TrainingError: no question has an answer.
     """
     answerable = [question for question in questions if answers.get(question.query_id)]
     if not answerable:
-        raise hp.errors.TrainingError(f"none of the {len(questions)} dev questions has an answer: take more of them")
+        raise hp.errors.TrainingError(f"none of the {len(questions)} dev questions has an answer; use more questions")
     deepest = max(len(question.rows) for question in answerable) or 1
 
     def measure() -> dict[str, float]:

@@ -1,1 +1,1 @@
-"""A writer of queries for hardneg: sequence-to-sequence networks of transformers."""
+"""A query writer for hardneg, based on the sequence-to-sequence networks of transformers."""

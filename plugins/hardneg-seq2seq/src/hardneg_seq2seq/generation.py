@@ -18,7 +18,7 @@ from hardneg.plugin import Document, errors, model_files, pair_scoring, records,
 if TYPE_CHECKING:
     from hardneg_seq2seq.writer import Seq2seq
 
-_WINDOW = 256  # passages that are sorted by their length
+_WINDOW = 256  # passages that are sorted by length together
 _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 
@@ -43,7 +43,7 @@ class Drawn(LogitsProcessor):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Generation:
-    """A loaded network. counts: tokens read and written, repeated queries, empty queries."""
+    """A loaded network. counts: tokens read and written, duplicate queries, empty queries."""
 
     version: ClassVar[int] = 1
 
@@ -72,7 +72,7 @@ class Generation:
             tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
         if tokenizer.pad_token is None:
             raise errors.ModelError(
-                f"seq2seq: {options.source}: its tokenizer has no padding or end token: add pad_token"
+                f"seq2seq: {options.source}: its tokenizer has no padding or end token; add pad_token"
             )
         return cls(options, network.to(target).eval(), tokenizer)
 
@@ -122,7 +122,7 @@ class Generation:
         return lines
 
     def _greedy(self) -> Any:
-        """The network's own settings with greedy decoding, as `Drawn` keeps a single token."""
+        """Return the network's own settings with greedy decoding, as `Drawn` keeps a single token."""
         config = deepcopy(self.network.generation_config)
         config.update(do_sample=False, num_beams=1, temperature=1.0, top_k=50, top_p=1.0)
         config.update(max_length=None, max_new_tokens=self.options.query_tokens)
@@ -132,13 +132,13 @@ class Generation:
         texts = [" ".join(line.split()) for line in lines]
         kept = list(dict.fromkeys(filter(None, texts)))
         self.counts["empty queries"] += texts.count("")
-        self.counts["queries drawn twice"] += len(texts) - texts.count("") - len(kept)
+        self.counts["duplicate queries"] += len(texts) - texts.count("") - len(kept)
         return kept
 
 
 @contextmanager
 def writing(options: "Seq2seq", counts: MutableMapping[str, float], device: str | None) -> Iterator[Generation]:
-    """The network, opened for all documents; its totals are added to `counts`."""
+    """Yield the network, opened once for all documents; its totals are added to `counts` at the end."""
     opened = options.opened(device)
     yield opened
     counts.update({what: count for what, count in opened.counts.items() if count})

@@ -1,4 +1,4 @@
-"""The writer `seq2seq`: a network on this machine reads a passage and draws queries."""
+"""The writer `seq2seq`: a network on this machine reads a passage and samples queries."""
 
 from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import AbstractContextManager
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Seq2seq:
-    """Samples queries from a sequence-to-sequence network of transformers, as doc2query-T5.
+    """Samples queries from a sequence-to-sequence network of transformers, as in doc2query-T5.
 
-    Sampling depends only on the passage's text, the seed and the query's number, not on the batch.
+    Samples depend only on the passage's text, the seed and the query's number, not on the batch.
 
     Source: Nogueira and Lin, From doc2query to docTTTTTquery (2019): top-k sampling with k = 10, up to 64 tokens.
 
     Args:
-        source: a hub id or a folder: a network that transformers opens as AutoModelForSeq2SeqLM, and its tokenizer.
+        source: hub id or folder of a network that transformers opens as AutoModelForSeq2SeqLM, with its tokenizer.
         revision: a branch, tag or commit of a hub id.
         prefix: text before each passage, such as `Generate question: `, as in the network's training.
-        length: the most tokens of a passage, special tokens included.
-        query_tokens: the most tokens of a query.
-        top_k: draw each token from this many of the most likely ones; 1 always takes the most likely.
-        top_p: draw from the most likely tokens with this total probability.
+        length: maximum number of tokens of a passage, including special tokens.
+        query_tokens: maximum number of tokens of a query.
+        top_k: number of most likely tokens from which each token is drawn; 1 always selects the most likely.
+        top_p: total probability of the most likely tokens from which each token is drawn.
         temperature: divisor of the network's scores before the draw.
-        precision: `bf16`, `fp32`, or `auto`, which is bf16 on a GPU that has it.
-        tokens_per_batch: tokens of the passages in one batch, times the requested queries per passage.
+        precision: `bf16`, `fp32`, or `auto`, which is bf16 on a GPU that supports it.
+        tokens_per_batch: number of tokens of the passages in a batch, times the requested queries per passage.
     """
 
     version: ClassVar[int] = 1
@@ -50,16 +50,16 @@ class Seq2seq:
     def __post_init__(self) -> None:
         for name in ("length", "query_tokens", "top_k", "temperature", "tokens_per_batch"):
             if (value := getattr(self, name)) is not None and value <= 0:
-                raise ValueError(f"{name}: {value} must be above 0")
+                raise ValueError(f"{name}: must be above 0, not {value}")
         if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p: {self.top_p:g} must be above 0 and up to 1")
+            raise ValueError(f"top_p: must be above 0 and at most 1, not {self.top_p:g}")
 
     def fingerprint(self) -> str:
-        """A digest of the network's content. Raises ModelError if it is missing or the hub is unreachable."""
+        """Return a digest of the network's content. Raises ModelError if it is missing or the hub is unreachable."""
         return stores.digest(resolving.model_content(model_files.locate(self.source, self.revision)))
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
-        """Yield up to `count` distinct queries for each document. Raises ModelError: the network cannot be opened."""
+        """Yield up to `count` distinct queries for each document. Raises ModelError if the network cannot be opened."""
         with self.writing({}, None) as writer:
             yield from writer.write(documents, count=count, seed=seed)
 
@@ -72,7 +72,7 @@ class Seq2seq:
         return writing(self, counts, device)
 
     def opened(self, device: str | None) -> "Generation":
-        """The network on this device, by default the best one. Raises ModelError if it cannot be opened."""
+        """Return the network on this device, by default the best one. Raises ModelError if it cannot be opened."""
         from hardneg_seq2seq.generation import Generation
 
         return Generation.opened(self, device)

@@ -37,7 +37,7 @@ def test_wins_come_with_the_texts_of_queries_and_documents(stored, tmp_path):
     ("spec", "told"),
     [
         ({"overlap": {"runs": {"a": "start-test"}, "against": "b"}}, "no run is labelled b; runs has a"),
-        ({"recall-at-depth": {"runs": {"a": "static"}}}, "makes negatives, but run is needed"),
+        ({"recall-at-depth": {"runs": {"a": "static"}}}, "is of type negatives, expected run"),
         ({"overlap": {"runs": {"a": "start-test"}}}, "give two runs"),
         ({"overlap": {"negatives": {"a": "static"}, "met": {"b": "start-train"}}}, "the same labels"),
     ],

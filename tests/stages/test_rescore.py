@@ -100,7 +100,7 @@ def test_a_rerankers_content_is_in_the_key_and_its_place_is_not(planned, tiny_re
 def test_one_reranker_is_needed(planned, tiny_reranker):
     with pytest.raises(RecipeError, match="give either reranker, the name"):
         planned({"r": {"stage": "rerank", "run": "start-test"}})
-    with pytest.raises(RecipeError, match="'start-test' makes run, but reranker is needed"):
+    with pytest.raises(RecipeError, match="'start-test' is of type run, expected reranker"):
         planned({"r": {"stage": "rerank", "run": "start-test", "reranker": "start-test"}})
 
 
@@ -250,7 +250,7 @@ def test_runs_to_tune_on_are_inputs(tmp_path, tiny_model):
         "runs.long", "runs.short", "tuning.runs.long", "tuning.runs.short",
     }  # fmt: skip
     tree["stages"]["sum"]["tuning"]["runs"]["long"] = "start-index"
-    with pytest.raises(RecipeError, match=r"tuning\.runs\.long: 'start-index' makes index, but run is needed"):
+    with pytest.raises(RecipeError, match=r"tuning\.runs\.long: 'start-index' is of type index, expected run"):
         recipe_in(tmp_path, tree)
 
 

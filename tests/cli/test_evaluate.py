@@ -151,4 +151,4 @@ def test_a_dataset_gives_the_texts_and_the_judgements(session):
     assert "14 queries of split test of beir:data" in page
     assert "judged queries are not in the run and score 0" in page
     refused = call(*command, "data").exception
-    assert isinstance(refused, UsageError) and "which is read here" in str(refused)
+    assert isinstance(refused, UsageError) and "which is an input" in str(refused)

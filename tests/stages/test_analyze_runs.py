@@ -61,7 +61,7 @@ def test_stages_are_inputs_by_their_path(tmp_path, tiny_model):
     [
         ([{"name": "overlap", "runs": {}}], "must map names of analyses to their options"),
         ({"overlaps": {"runs": {}}}, "no analyses plugin is called 'overlaps'; did you mean 'overlap'"),
-        ({}, "must have at least 1"),
+        ({}, "must have a length of at least 1"),
     ],
 )
 def test_what_is_no_analysis_is_told(tmp_path, tiny_model, given, told):

@@ -42,7 +42,7 @@ def found(store: Store) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("harm", "problem"),
     [
-        (lambda made: change(made.path / "sub" / "data", "hellO"), "damaged: sub/data: the bytes have changed"),
+        (lambda made: change(made.path / "sub" / "data", "hellO"), "damaged: the bytes of sub/data have changed"),
         (lambda made: change(made.path / "sub" / "data", "hell"), "sub/data has 4 bytes, its manifest says 5"),
         (lambda made: (made.path / "sub" / "data").unlink(), "sub/data is missing"),
         (lambda made: (made.path / MANIFEST).unlink(), "manifest.json is missing"),
@@ -83,7 +83,8 @@ def test_a_folder_that_is_no_store_is_left_alone(tmp_path: Path, command: list[s
     (tmp_path / ("0" * 32)).mkdir()  # of another program, which numbers its folders
     (tmp_path / ".ssh").mkdir()
     told = CliRunner().invoke(app, ["artifacts", *command, "--store", str(tmp_path)])
-    assert str(told.exception) == f"{tmp_path}: not a store (it holds .ssh, {'0' * 32}, photos); name one with --store"
+    names = f".ssh, {'0' * 32}, photos"
+    assert str(told.exception) == f"{tmp_path}: not a store (it contains {names}); choose one with --store"
     assert sorted(path.name for path in tmp_path.iterdir()) == [".ssh", "0" * 32, "photos"]
 
 

@@ -120,9 +120,7 @@ def _meet(here: World) -> "Store":
         reason = str(error).split("\n")[0]
         raise UsageError(f"process 0 at {address} did not answer {minutes} ({reason})") from error
     if came < here.size:
-        raise UsageError(
-            f"only {came} of {here.size} processes connected to {address} {minutes}; start the others too"
-        )
+        raise UsageError(f"only {came} of {here.size} processes connected to {address} {minutes}; start the others too")
     store.set_timeout(PATIENCE)
     return store
 

@@ -81,7 +81,7 @@ class BlockStore:
             raise ArtifactError(f"{path}: damaged ({error}) and removed; run the step again") from None
 
     def texts(self, name: str, count: int) -> Iterator[bytes]:
-        """Yield the bytes called `name` in the first `count` blocks, where present. Raises the same errors as `read`."""
+        """Yield the bytes `name` of the first `count` blocks, where present. Raises the same errors as `read`."""
         for number in range(count):
             for part in self.read(number, name).values():
                 yield part.tobytes()

@@ -50,7 +50,7 @@ def test_each_weight_is_the_mean_of_all(tmp_path: Path, tree: dict[str, Any]) ->
     one, two, mean = (load_file(next(folder.rglob("*.safetensors"))) for folder in folders)
     for name, tensor in mean.items():
         assert (tensor - (0.75 * one[name] + 0.25 * two[name])).abs().max() < 1e-6
-    for name, said in (("alone", "one model is its own average"), ("huge", "weight is not finite")):
+    for name, said in (("alone", "cannot average a single model"), ("huge", "weight is not finite")):
         with pytest.raises((UsageError, ModelError), match=said):
             execute(plan, store, Options(device="cpu", until=name), Watcher())
 

@@ -132,7 +132,7 @@ def test_operations_of_a_run_folder(tmp_path):
     asked = ["operations", out, "--store", tmp_path / "store"]
     found = printed(*asked, "--plot", tmp_path / "o.png")
     assert [(row["operation"], row["milliseconds"]) for row in found] == [("vectors", 200.0), ("star", 500.0)]
-    assert "200 ms a document" in call(*asked, "--stage", "vectors").stdout
+    assert "200 ms per document" in call(*asked, "--stage", "vectors").stdout
     assert "no stage 'stars'; did you mean 'star'" in str(call(*asked, "--stage", "stars").exception)
 
 

@@ -104,9 +104,7 @@ class Average(hn.stages.StageSpec):
                     sums[name] += tensor.float() * weight
         means = {name: tensor / sum(self.shares.values()) for name, tensor in sums.items()}
         if broken := next((name for name, tensor in means.items() if not tensor.isfinite().all()), None):
-            raise hn.errors.ModelError(
-                f"the mean of {broken} is not finite; check the models, or use smaller weights"
-            )
+            raise hn.errors.ModelError(f"the mean of {broken} is not finite; check the models, or use smaller weights")
         mean.module.load_state_dict({**whole, **means})
         mean.save(context.folder / hn.layout.MODEL_FOLDER)
         return {"models": len(self.shares)}

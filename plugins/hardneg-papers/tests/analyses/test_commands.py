@@ -118,7 +118,7 @@ def test_refreshes_of_histories(tmp_path):
     assert found["refreshes"] == [[2, 1], [4, 2]] and found["lag"] == {"mean": 0.5, "largest": 1}
     assert "best mrr@10" in call("refreshes", path).stdout
     other = write(tmp_path / "b" / "history.jsonl", [{"step": 1, "dev": {}}])
-    assert "holds no `loss`" in str(call("refreshes", other).exception)
+    assert "has no `loss`" in str(call("refreshes", other).exception)
 
 
 def test_operations_of_a_run_folder(tmp_path):
@@ -167,7 +167,7 @@ def test_what_a_filter_dropped_with_texts(filtered, tmp_path):
     assert "no such file" in str(call("denoising", filtered / "missing.arrow").exception)
     (tmp_path / "alone.arrow").write_bytes((filtered / "dropped.arrow").read_bytes())
     told = str(call("denoising", tmp_path / "alone.arrow").exception)
-    assert "negatives.arrow: missing, and examples need it; --limit 0" in told
+    assert "negatives.arrow: missing, but examples need it; set --limit 0" in told
 
 
 def test_hidden_positives_by_runs_and_judgements(filtered, tmp_path):

@@ -190,9 +190,7 @@ class QueryWins(Analysis):
 
     run: Annotated[Name, MEASURED] = Field(description="A TREC run.")
     against: Annotated[Name, MEASURED, Option("baseline")] = Field(description="The run to compare it with.")
-    metric: Annotated[MetricName, Option("metric", same=("metrics",))] = Field(
-        "ndcg@10", description="What to compare."
-    )
+    metric: Annotated[MetricName, Option("metric", same=("metrics",))] = Field("ndcg@10", description="The metric.")
     examples: Annotated[int, Option("limit")] = Field(5, gt=0, description="Number of wins and losses to print.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:

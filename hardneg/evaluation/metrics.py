@@ -86,7 +86,7 @@ def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str], relevance_level: in
     """
     parsed = parse_metrics(metrics)
     if not qrels:
-        raise UsageError("the qrels contain no queries")
+        raise UsageError("the qrels have no queries")
     if relevance_level < 1:
         raise UsageError(f"relevance level {relevance_level}: must be at least 1")
     with ranx_uncompiled("evaluation"), warnings.catch_warnings():
@@ -140,7 +140,7 @@ def _parse(name: str) -> Metric | str:
     """Parse the name of a metric; return an error in one line if it is invalid."""
     measure, at, cutoff = name.partition("@")
     if measure == "answer":
-        return f"metric '{name}': works only in recipes and with a cutoff, such as answer@20"
+        return f"metric '{name}': needs a cutoff and a dataset with answers, as in answer@20 in a recipe"
     if measure in MEASURES and not at:
         return Metric(measure)
     if measure in MEASURES and re.fullmatch(r"[1-9][0-9]{0,8}", cutoff):

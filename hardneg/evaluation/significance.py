@@ -243,7 +243,7 @@ def compare(
             raise UsageError(f"{name} has no scored query, so it cannot be compared")
         if values.keys() != scores[first].keys():
             counts = f"{len(values)} and {len(scores[first])}"
-            raise UsageError(f"{name} and {first} were scored on different queries ({counts} queries)")
+            raise UsageError(f"{name} and {first} were scored on different queries ({counts})")
     options, design, tests = options or Randomisation(), design or Design(), list[Comparison]()
     for pair in pairs_of(list(scores), list(dict.fromkeys(baselines))):
         system, baseline = scores[pair[0]], scores[pair[1]]

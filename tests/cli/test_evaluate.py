@@ -77,7 +77,7 @@ def test_answers_come_from_a_dataset(tmp_path: Path) -> None:
         ("--metrics answer@5", "answer@5 needs a dataset with answers: give --dataset and --split"),
         ("--metrics mrr@10", "no judgements: give --qrels, or --dataset"),
         ("--metrics answer@5 --dataset beir:data", "split test has no answers: take a dataset"),
-        ("--metrics answer", "needs a cutoff and the answers of a dataset"),
+        ("--metrics answer", "needs a cutoff and a dataset with answers"),
     ],
 )
 def test_what_answers_need(files: Path, words: str, message: str, session: Path) -> None:

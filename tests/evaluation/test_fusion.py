@@ -40,7 +40,7 @@ def test_each_way_cuts_at_the_depth(method, depth, doc_ids):
 @pytest.mark.parametrize(
     ("fusion", "told"),
     [
-        (Fusion("zip", (1.0, 2.0)), "weights: zip has none"),
+        (Fusion("zip", (1.0, 2.0)), "weights: zip does not use weights"),
         (Fusion("weighted-sum", (1.0, 2.0), norm="max"), "norm: weighted-sum does not normalize scores"),
     ],
 )
@@ -114,7 +114,7 @@ def test_weights_are_tuned_on_other_judged_queries():
 
     with pytest.raises(DataError, match="1 query is also in the runs to fuse, such as dev"):
         tried("dev", "dev")
-    with pytest.raises(DataError, match="no query of the run b is judged"):
+    with pytest.raises(DataError, match="no query of run b has judgements"):
         tried("other", "test")
 
 

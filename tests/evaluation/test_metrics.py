@@ -101,7 +101,7 @@ def test_all_bad_names_at_once() -> None:
 def test_what_cannot_be_evaluated() -> None:
     with pytest.raises(UsageError, match="no metric given"):
         evaluate(RUN, QRELS, [])
-    with pytest.raises(UsageError, match="no query"):
+    with pytest.raises(UsageError, match="no queries"):
         evaluate(RUN, {}, ["map"])
     with pytest.raises(UsageError, match="relevance level 0"):
         evaluate(RUN, QRELS, ["map"], 0)
@@ -327,5 +327,5 @@ def test_a_run_that_has_none_of_the_questions(answers: PassageAnswers) -> None:
 
 def test_names_of_answers() -> None:
     assert answer_cutoffs(["answer@20", "mrr@10", "answer", "answer@0", "answer@5"]) == {"answer@20": 20, "answer@5": 5}
-    with pytest.raises(UsageError, match="'answer': needs a cutoff and the answers of a dataset"):
+    with pytest.raises(UsageError, match="'answer': needs a cutoff and a dataset with answers"):
         parse_metrics(["answer"])

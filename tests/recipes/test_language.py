@@ -173,13 +173,13 @@ def test_the_shipped_recipes_are_found():
     ("text", "message"),
     [
         ("a: 1\nb: [\n", "line 3, column 1"),
-        ("a: 1\nb: 2\na: 3\n", "line 3, column 1: the key 'a' is repeated"),
-        ("- 1\n", "must be a mapping"),
+        ("a: 1\nb: 2\na: 3\n", "line 3, column 1: duplicate key 'a'"),
+        ("- 1\n", "must contain a mapping"),
         ("a: !!python/object/apply:os.system ['true']\n", "could not determine a constructor"),
         ("? [1, 2]\n: 3\n", "unhashable|mapping|key"),
         (
             "{recipe: r, preset: p, start_model: x, keys: {}, tree: {}}",
-            "lock file .*; run `hardneg recipe run r --preset p`",
+            "lock file .* use `hardneg recipe run r --preset p`",
         ),
     ],
 )

@@ -114,7 +114,7 @@ def test_a_stage_that_fails_on_a_damaged_input_says_what_to_do(tmp_path: Path, t
     before = run_file.read_bytes()
     run_file.chmod(0o644)
     run_file.write_bytes(before[:40] + bytes(len(before) - 40))
-    with pytest.raises(ArtifactError, match=r"run\.trec\.gz: the bytes have .* `hardneg artifacts check --repair"):
+    with pytest.raises(ArtifactError, match=r"the bytes of run\.trec\.gz have .* `hardneg artifacts check --repair"):
         run()
     CliRunner().invoke(app, ["artifacts", "check", "--repair", "--store", str(store.root)])
     assert run().ran == ("start-train", "static")

@@ -310,7 +310,7 @@ def test_weights_are_tuned_on_another_split(stored, tmp_path):
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"method": "zip", "weights": {"x": 2}}, "weights: zip has none"),
+        ({"method": "zip", "weights": {"x": 2}}, "weights: zip does not use weights"),
         ({"weights": {"xx": 2}}, r"weights: no run is called 'xx'; did you mean 'x'"),
         ({"tuning": {"runs": {"x": "a", "y": "b"}, "split": "test"}}, "test is the split to fuse"),
         ({"tuning": {"runs": {"x": "a", "z": "b"}}}, "must have the labels of runs: x, y"),

@@ -273,7 +273,7 @@ class Analysis(BaseModel):
     name: the entry point's name. version: increased when equal options and inputs have another result. title: the title
     of the report section. explained: how to read the table. paper: the table or figure reproduced. asks: more arguments
     of the command: `qrels`, `queries`, `corpus`, `withheld` (each with a `?` if optional), `relevance_level`, `seed`,
-    `device`, `stages` (a run folder, whose stages have names). extra: the extra of hardneg that it needs. beside:
+    `device`, `stages` (of a run folder, by name). extra: the extra of hardneg that it needs. beside:
     columns that a report appends from other analyses, joined on the first cell. drawn: the table columns in the figure,
     as bars, or as lines along the column `across`.
     """

@@ -27,10 +27,10 @@ _ENDS = ("interval", "bootstrap_interval")
 class Measured:
     """The content of a metrics file: scores by query for each system, and the paired tests.
 
-    marks: the systems that each sign says are beaten; empty for one sign per baseline. by_seed: scores by seed, for
-    systems with several seeds; `results` has the means. over_seeds: tests over queries and seeds. significance_level:
-    both corrected p values of a marked difference are below it. notes: remarks, one line each. equivalence_margin: the
-    margin of equivalence tests. query_groups: the group of each query; None without groups.
+    marks: for each sign, the systems beaten by those that have it; empty for one sign per baseline. by_seed: scores by
+    seed, for systems with several seeds; `results` has the means. over_seeds: tests over queries and seeds.
+    significance_level: both corrected p values of a marked difference are below it. notes: remarks, one line each.
+    equivalence_margin: the margin of equivalence tests. query_groups: the group of each query; None without groups.
     """
 
     results: Mapping[str, Scores]

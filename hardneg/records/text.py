@@ -14,7 +14,7 @@ _TERM = regex.compile(
 
 
 def unspaced(text: str) -> bool:
-    """Return whether a text has a letter from a script without spaces between words."""
+    """Return whether text contains a letter from a script without spaces between words."""
     return _LETTER.search(text) is not None
 
 

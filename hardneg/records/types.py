@@ -149,7 +149,7 @@ class RankedList:
 
 
 SCORES = "scores"
-"""The label of hits whose scores filters use instead of the list's own."""
+"""The label of the hits that provide scores for filters, instead of the list itself."""
 
 
 @dataclass(frozen=True, slots=True)

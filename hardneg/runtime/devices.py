@@ -92,7 +92,7 @@ def float32_products(device: "torch.device", tf32: bool = False) -> Iterator[Non
 
     TF32 keeps 10 of the 23 mantissa bits and is several times faster. Afterwards torch's setting is restored,
     and from torch 2.9 on also the settings of single backends. Torch's setting cannot be read if a backend contradicts
-    it, as after `TrainingArguments(tf32=True)`; a backend that inherited its precision inherits it again afterwards.
+    it, as after `TrainingArguments(tf32=True)`; a backend that inherited its precision does so again afterwards.
 
     Raises UsageError if TF32 is requested on a device without TF32.
     """

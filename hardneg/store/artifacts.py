@@ -172,7 +172,7 @@ class Store:
         return Artifact(key, artifact_type, self.root / key, facts, origin, digests)
 
     def recover(self, key: str) -> None:
-        """Finish an artifact whose process died between manifest and rename. The caller must hold the lock."""
+        """Finish an artifact whose process died just before the final rename. The caller must hold the lock."""
         partial, final = self._partial(key), self.root / key
         if not (partial / MANIFEST).exists() or final.exists():
             return

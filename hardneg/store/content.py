@@ -193,7 +193,7 @@ def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
 class Content:
     """Content outside the store, identified by its digest.
 
-    find: computes the digest anew. files: the digested files, each with its state before it was read.
+    find: recomputes the digest. files: the digested files, each with its state before it was read.
     """
 
     find: Callable[[], str]
@@ -224,7 +224,7 @@ class Content:
 
 
 def note_read(path: Path) -> tuple[int, ...]:
-    """Return the state of a file, or of a folder's names, and note that the digest being computed covers it."""
+    """Return the state of a file, or of a folder's names, and record that the digest being computed covers it."""
     state: tuple[int, ...] = ()
     with suppress(OSError):
         status = path.stat()

@@ -185,7 +185,7 @@ def answer_cutoffs(names: Iterable[str]) -> dict[str, int]:
 def answer_coverage(run: Run, answers: Any, query_ids: Sequence[str], cutoffs: Sequence[int]) -> Scores:
     """Return `answer@k` for each cutoff: 1 for a question with an answer in the top k, else 0, even if it has no list.
 
-    Passages are searched down to the first one with an answer, cutoff by cutoff. answers: `PassageAnswers`.
+    Each list is searched, cutoff by cutoff, until the first passage with an answer. answers: `PassageAnswers`.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 5, top-k
     accuracy; Xiong et al., ANCE (ICLR 2021), Table 2, coverage.

@@ -140,10 +140,10 @@ def paired_t_test(differences: NDArray[np.float64], groups: intervals.GroupIndex
 def randomisation_test(
     differences: NDArray[np.float64], options: Randomisation | None = None, groups: intervals.GroupIndex | None = None
 ) -> float:
-    """Return the two-sided p of the paired randomisation test: random signs for the differences by query [n], or group.
+    """Return the two-sided p value of the paired randomisation test, from the differences by query [n].
 
-    With c of s drawn means at least as far from zero as the observed one, p is (1 + c) / (1 + s); if there are no more
-    than s sign patterns, all are counted and p is exact.
+    The signs of the differences, or of group sums, are drawn s times. If c of the means are at least as far from zero
+    as the observed mean, p is (1 + c) / (1 + s); if there are at most s sign patterns, all are counted and p is exact.
 
     Source: Smucker, Allan and Carterette, "A comparison of statistical significance tests", CIKM 2007.
     """

@@ -75,7 +75,7 @@ def check_settings() -> None:
 
 
 def gpu_of(here: World) -> int | None:
-    """Return the number of this process's GPU: its share of the visible GPUs, or the only visible GPU."""
+    """Return the number of this process's GPU: its local rank, or the only visible GPU; None if GPUs are too few."""
     import torch
 
     count = torch.cuda.device_count()

@@ -1,6 +1,6 @@
-"""ranx without numba's compiler, since compiling takes longer than nearly all of the work.
+"""Use of ranx without numba's compiler, because compiling takes longer than almost any evaluation.
 
-Without it, an entry of a ranked list takes 0.2 microseconds, less than reading it from a file.
+Uncompiled, ranx takes 0.2 microseconds per entry of a ranked list, less than reading the entry from a file.
 """
 
 import os

@@ -322,9 +322,9 @@ _listening: list[tuple[dict[str, str], Path | None]] = []
 
 
 def choose(subject: str, best: str, *others: str) -> str:
-    """Return the recorded way to compute a subject if it is among the choices, else `best`; the first process decides.
+    """Return the recorded choice for a subject if it is one of the given ones, else `best`; the first process decides.
 
-    Use this for ways that round differently: a resumed step, even on another machine, keeps the recorded way.
+    Use this for algorithms that round differently: a resumed step keeps the recorded one, even on another machine.
     """
     chosen = _chosen.get(subject, "")
     if chosen not in (best, *others):

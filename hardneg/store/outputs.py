@@ -223,8 +223,8 @@ def _read(path: Path) -> dict[str, Any]:
 class Target:
     """A file or folder to write; for a run folder, also the possible `names` inside and the file that identifies it.
 
-    A folder is replaced whole, the names in a run folder one by one; names of folders end in "/". use: how to use an
-    existing file unchanged, for the message that refuses to replace the file.
+    A folder is replaced whole, the names in a run folder one by one; names of folders end in "/". use: advice on
+    using an existing file, for the message that refuses to replace it.
     """
 
     path: Path

@@ -41,7 +41,7 @@ def test_overlap_of_runs_and_of_negatives(files):
     assert (met["training"], met["overlap"], met["queries"]) == ("negatives.arrow", 0.5, 1)
     assert "its training negatives" in call(*asked).stdout
     assert "give --run at least twice" in str(call("overlap", "--run", files / "dense.trec").exception)
-    assert "1 --negatives for 2 --run" in str(call(*asked, "--run", files / "bm25.trec").exception)
+    assert "1 --negatives, but 2 --run" in str(call(*asked, "--run", files / "bm25.trec").exception)
 
 
 def test_wins_with_texts(files, tmp_path):

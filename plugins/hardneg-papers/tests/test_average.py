@@ -71,7 +71,7 @@ def test_models_that_compute_otherwise_are_refused_by_name(tmp_path: Path, kind,
     (paths[1] / file).write_text((paths[1] / file).read_text().replace(old, new, 1))
     paths.append(({tiny_static, tiny_encoder} - {kind}).pop()(tmp_path / "c"))
     first, second, third = (load_learner(ModelSpec(str(path)), "cpu") for path in paths)
-    with pytest.raises(ModelError, match=f"^b: {said}.* differs from the first model's; average"):
+    with pytest.raises(ModelError, match=f"^b: {said}.* differs from the first model's; use models"):
         check_alike(first, second, "b")
     with pytest.raises(ModelError, match=r"^c: .*weight differs from the first model's"):
         check_alike(first, third, "c")

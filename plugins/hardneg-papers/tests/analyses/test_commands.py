@@ -102,7 +102,7 @@ def test_candidates(tmp_path):
     found = printed(*asked, "--depth", 2, "--depth", 4, "--plot", tmp_path / "c.png")
     assert [row["quality"] for row in found["runs"]["bm25.trec"]] == [0.0, 1.0]
     assert "1,000" in call(*asked).stdout
-    assert "2 --reranked for 1 --run" in str(call(*asked, "--reranked", tmp_path / "dense.trec").exception)
+    assert "2 --reranked, but 1 --run" in str(call(*asked, "--reranked", tmp_path / "dense.trec").exception)
 
 
 def write(path, records):

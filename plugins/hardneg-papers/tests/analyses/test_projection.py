@@ -31,7 +31,7 @@ def test_the_seed_decides_and_few_points_are_taken_as_they_are():
     assert (first[1] == second[1]).all()
     tiny = around([1, 2, 3], [[4, 5, 6]], np.empty((0, 3)))
     assert project([tiny, tiny], 0)[0].tolist() == [[1, 2], [4, 5]]
-    with pytest.raises(UsageError, match="3 and 4 dimensions"):
+    with pytest.raises(UsageError, match="dimension 3 and 4;"):
         project([tiny, sides[0]], 0)
 
 

@@ -64,7 +64,7 @@ class Errors(Analysis):
             )
         if len(models) != len(indexes):
             raise faults.UsageError(
-                "analyze errors: {indexes} needs {queries}, and one of {models} per index to encode them", *_NAMED
+                "analyze errors: {indexes} needs {queries} and {models}; give one model per index", *_NAMED
             )
         return {**values, "models": dict(zip(indexes, models, strict=True))}
 
@@ -92,7 +92,7 @@ class Errors(Analysis):
 
         queries = inputs.queries(inputs.split)
         if not queries:
-            raise faults.UsageError("analyze errors: {indexes} needs {queries}, and {models} to encode them", *_NAMED)
+            raise faults.UsageError("analyze errors: {indexes} needs {queries} and {models} to encode them", *_NAMED)
         asked = [query_id for query_id in queries if query_id in positives]
         system = inputs.system(f"indexes.{label}", f"models.{label}")
         wanted = list(dict.fromkeys(doc_id for query_id in asked for doc_id in aside[query_id]))

@@ -1,4 +1,4 @@
-"""The base of analyses, which defines their options, measurement, table and figure, and the inputs that they read."""
+"""The base class of analyses, with their options, measurement, table and figure, and the inputs that they read."""
 
 import json
 from abc import abstractmethod
@@ -87,7 +87,7 @@ class AnalysisInputs(Protocol):
         """Return query texts by id, from one split or from all splits; empty if unknown."""
 
     def texts(self, doc_ids: Sequence[str]) -> Mapping[str, str]:
-        """Return document texts by id; unknown ones are left out."""
+        """Return document texts by id, without unknown ids."""
 
     def copies(self, doc_ids: Sequence[str]) -> Sequence[str]:
         """Return these documents and all documents with the same contents."""
@@ -100,7 +100,7 @@ class AnalysisInputs(Protocol):
         """Return the file of mined negatives."""
 
     def mined(self, path: str) -> tuple[Path, Path]:
-        """Return the file of dropped candidates of a miner, and the file of its negatives."""
+        """Return the file of the candidates that a miner dropped, and the file of its negatives."""
 
     def history(self, path: str) -> list[Record]:
         """Return the rows of a training history."""
@@ -126,13 +126,13 @@ class AnalysisInputs(Protocol):
         return {label: self.run(f"{field_name}.{label}") for label in labels}
 
     def positives(self) -> dict[str, list[str]]:
-        """Return the positives of the split's queries, from the relevance level up."""
+        """Return the documents of the relevance level or higher for the split's queries."""
         return positives(self.qrels(), self.relevance_level)
 
 
 @dataclass(frozen=True)
 class Files(AnalysisInputs):
-    """Inputs from plain files and from the stages of a run folder.
+    """Analysis inputs from plain files and from the stages of a run folder.
 
     named: the file, folder, model or stage for each reference path. labels: file names for tables. judged, topics,
     corpus, hidden: files of judgements, queries, documents and withheld judgements. stages: artifact type and facts by
@@ -226,7 +226,7 @@ class Files(AnalysisInputs):
         name = self.named[path]
         if name not in self.stages:
             hint = suggestion(name, self.stages)
-            raise UsageError(f"{{stages}}: no stage {name!r}{hint}; there are: {', '.join(self.stages)}", "stages")
+            raise UsageError(f"{{stages}}: no stage {name!r}{hint}; available: {', '.join(self.stages)}", "stages")
         return self.stages[name]
 
     def measured(self, path: str) -> metrics_json.Measured:
@@ -243,7 +243,7 @@ class Files(AnalysisInputs):
 
         opened, encoder = DenseIndex.open(self._path(index)), load_learner(ModelSpec(self.named[model]), self.device)
         if opened.dimension != encoder.dimension:
-            sizes = f"vectors of dimension {opened.dimension}, but the model has {encoder.dimension}"
+            sizes = f"has dimension {opened.dimension}, but the model has {encoder.dimension}"
             raise UsageError(f"{opened.folder}: {sizes}; give the model that encoded the index")
 
         def encode(side: Side, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -261,21 +261,21 @@ class Files(AnalysisInputs):
 
 
 Runs = Annotated[dict[Name, Name], Reference(("run",)), Option("run")]
-"""Runs by label; on the command line files, with labels from their names."""
+"""Runs by label; on the command line, files, which are labelled with their names."""
 
 
 class Analysis(BaseModel):
-    """Base of all analyses; the fields of a subclass are its options and references to what it reads.
+    """The base class of all analyses; the fields of a subclass are its options and the references to its inputs.
 
     The docstring of a subclass is the help of its command and ends with an `Example:`; the descriptions of its fields
     are the help of its options.
 
-    name: of its entry point. version: raised when equal options and inputs give another result. title: of its section
-    in a report. explained: how to read the table. paper: the table or figure of a paper that it reproduces. asks: more
-    arguments of its command: `qrels`, `queries`, `corpus`, `withheld` (each with a `?` if optional), `relevance_level`,
-    `seed`, `device`, `stages` (a run folder, whose stages are referred to by name). extra: the optional part of hardneg
-    that it needs. beside: columns that a report appends from other analyses of the stage, joined on the first cell.
-    drawn: the columns of the table that the figure shows, as bars, or as lines along the column `across`.
+    name: the entry point's name. version: increased when equal options and inputs have another result. title: the title
+    of the report section. explained: how to read the table. paper: the table or figure reproduced. asks: more arguments
+    of the command: `qrels`, `queries`, `corpus`, `withheld` (each with a `?` if optional), `relevance_level`, `seed`,
+    `device`, `stages` (of a run folder, by name). extra: the extra of hardneg that it needs. beside:
+    columns that a report appends from other analyses, joined on the first cell. drawn: the table columns in the figure,
+    as bars, or as lines along the column `across`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -297,7 +297,7 @@ class Analysis(BaseModel):
 
     @abstractmethod
     def table(self, results: Any) -> Table:
-        """Return the results of `measure` as a table of texts."""
+        """Return the results of `measure` as a table of strings."""
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """Draw the results to all `paths`; by default, draw columns of the table."""
@@ -317,10 +317,10 @@ class Analysis(BaseModel):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Return the fields from the command's values; types: artifact types of the run folder's stages.
+        """Return the fields for the values of the command; types: artifact types of the run folder's stages.
 
         Raises:
-            UsageError: a value is missing, or values do not fit together.
+            UsageError: a value is missing, or values contradict each other.
         """
         return values
 
@@ -329,9 +329,9 @@ class Analysis(BaseModel):
         yield from ()
 
     def encoders(self) -> Mapping[str, str]:
-        """Return the index encoded by each model whose reference may be omitted, by the reference's path.
+        """Return, for each omitted reference to a model, the index whose model to use, by the path of the reference.
 
-        The defaults are the fields `indexes`, by label, for `models`, and `index` for `model`.
+        By default, `models` have the labels of `indexes`, and `model` belongs to `index`.
         """
         models: Any = getattr(self, "models", None)
         indexes = {} if models is None else getattr(self, "indexes", {})
@@ -344,7 +344,7 @@ class Analysis(BaseModel):
         return ((path, name, mark) for path, mark, name in marked(self, Reference))
 
     def identity(self) -> dict[str, Any]:
-        """Return everything that may change the result: values with defaults, and the labels of references in order."""
+        """Return everything that may change the result: values, including defaults, and reference labels in order."""
         described = type(self).model_fields.items()
         references = {name for name, info in described if any(isinstance(each, Reference) for each in info.metadata)}
         values = {field: _ordered(value) for field, value in options_in_key(self, references).items()}
@@ -352,12 +352,12 @@ class Analysis(BaseModel):
 
 
 def _ordered(value: Any) -> Any:
-    """Return mappings as lists of pairs, as the order of rows counts."""
+    """Convert mappings to lists of pairs, because the order of rows matters."""
     return [[key, _ordered(item)] for key, item in value.items()] if isinstance(value, dict) else value
 
 
 def write_analysis(analysis: Analysis, inputs: AnalysisInputs, folder: Path) -> None:
-    """Measure, and write `NAME.json`, `NAME.png` and `NAME.svg` into a folder."""
+    """Run an analysis, and write `NAME.json`, `NAME.png` and `NAME.svg` into a folder."""
     with plugin_errors([analysis]):
         results = analysis.measure(inputs)
         analysis.draw(results, [folder / f"{analysis.name}.png", folder / f"{analysis.name}.svg"])
@@ -385,5 +385,5 @@ def sections(label: str, analyses: Sequence[Analysis], folder: Path) -> list[Sec
 
 
 def percent(share: float | None) -> str:
-    """Return a share in percent, or a dash for None."""
+    """Format a share as a percentage, and None as a dash."""
     return "–" if share is None else f"{share:.1%}"

@@ -34,12 +34,12 @@ class SharedDocuments:
         return math.fsum(self.shares.values()) / len(self.shares) if self.shares else None
 
     def to_json(self) -> dict[str, Any]:
-        """The mean as `overlap`, and the number of queries."""
+        """Return the mean as `overlap`, and the number of queries."""
         return {"overlap": self.mean, "queries": len(self.shares), "left_out": dict(self.left_out)}
 
 
 def run_overlap(lists: Lists, others: Lists, depth: int) -> SharedDocuments:
-    """The share of each query's first `depth` documents that is among the first `depth` of the other run.
+    """Return the share of each query's first `depth` documents that are among the first `depth` of the other run.
 
     Queries that are missing or have no documents in either run are left out.
 
@@ -69,7 +69,7 @@ def negatives_overlap(
         negatives: the training negatives of each query, with the positives that they were mined with.
         lists: the trained model's run over the same queries, streamed as pairs of query id and documents.
         relevant: additional relevant documents by query, which do not count as negatives.
-        depth: the number of negatives to take from the run.
+        depth: the number of negatives to use from the run.
 
     Source: ANCE (Xiong et al., ICLR 2021), figure 3; section 5.3 of its first version.
     """
@@ -87,10 +87,10 @@ def negatives_overlap(
 
 
 class Overlap(Analysis):
-    """Show how much of one run is in another, or how many training negatives the trained model meets in its run.
+    """Show how many documents two runs share, or how many training negatives the trained model still retrieves.
 
-    Runs are compared in all pairs, or with --baseline. With --negatives nothing else is compared: the first file is
-    paired with the first run, and so on; a single run with all files.
+    Runs are compared in all pairs, or each with --baseline. With --negatives, only negatives are compared: the first
+    file with the first run, and so on, or all files with a single run.
 
     Example: hardneg analyze overlap --run dense.trec.gz --run bm25.trec.gz --baseline bm25.trec.gz
     """
@@ -103,23 +103,23 @@ class Overlap(Analysis):
 
     runs: Runs = Field(default_factory=dict)
     against: Annotated[Name | None, Option("baseline", one_of="runs")] = Field(
-        None, description="One of the runs, to overlap with."
+        None, description="The run, among those given, to compare the others with."
     )
     negatives: Annotated[dict[Name, Name], Reference(("negatives",))] = Field(
-        default_factory=dict, description="A negatives.arrow used in training, one for each run in their order."
+        default_factory=dict, description="The negatives.arrow used in training, one per run and in the same order."
     )
     met: Annotated[dict[Name, Name], Reference(("run",)), Option(flag="-")] = Field(default_factory=dict)
-    depth: int = Field(LIST_DEPTH, gt=0, description="The depth to which lists are compared.")
+    depth: int = Field(LIST_DEPTH, gt=0, description="Number of top documents to compare.")
 
     @model_validator(mode="after")
     def _complete(self) -> "Overlap":
         if self.against is not None and self.against not in self.runs:
-            hint = f"{suggestion(self.against, self.runs)}; runs has {', '.join(self.runs) or 'none'}"
+            hint = f"{suggestion(self.against, self.runs)}; available: {', '.join(self.runs) or 'none'}"
             raise ValueError(f"against: no run is labelled {self.against}{hint}")
         if list(self.negatives) != list(self.met):
-            raise ValueError("negatives and met need the same labels, in the same order")
+            raise ValueError("negatives and met must have the same labels in the same order")
         if len(self.runs) < 2 and not self.negatives:
-            raise ValueError("give two runs, or negatives and the runs in which they are met")
+            raise ValueError("give two runs, or negatives and runs (met) to find them in")
         return self
 
     @classmethod
@@ -128,11 +128,11 @@ class Overlap(Analysis):
         negatives = values.get("negatives")
         if not negatives:
             if len(values["runs"]) < 2:
-                raise UsageError("analyze overlap: give {runs} twice, or {negatives}", "runs", "negatives")
+                raise UsageError("analyze overlap: give {runs} at least twice, or {negatives}", "runs", "negatives")
             return values
         runs = list(values["runs"].values()) * (len(negatives) if len(values["runs"]) == 1 else 1)
         if len(runs) != len(negatives):
-            message = f"{len(negatives)} {{negatives}} for {len(runs)} {{runs}}: give one of each"
+            message = f"{len(negatives)} {{negatives}}, but {len(runs)} {{runs}}; give one run per file"
             raise UsageError(f"analyze overlap: {message}", "negatives", "runs")
         return {**values, "runs": {}, "against": None, "met": dict(zip(negatives, runs, strict=True))}
 
@@ -158,18 +158,18 @@ class Overlap(Analysis):
 
     def table(self, results: Any) -> Table:
         of = [(row["run"], row["against"], row) for row in results["runs"]]
-        of += [(row["training"], "negatives met in testing", row) for row in results["negatives"]]
+        of += [(row["training"], "its training negatives", row) for row in results["negatives"]]
         rows = [
             [*names, percent(row["overlap"]), f"{row['queries']:,}", f"{sum(row['left_out'].values()):,}"]
             for *names, row in of
         ]
-        return Table(("of", "also in", f"overlap at {results['depth']}", "queries", "left out"), rows, 2)
+        return Table(("run", "compared with", f"overlap at {results['depth']}", "queries", "left out"), rows, 2)
 
     def explain(self, results: Any) -> str:
         return (
-            f"Means over queries: of a run's first {results['depth']} documents, the share that is among the other's; "
-            f"of the training negatives, the share that is among the first {results['depth']} documents that the "
-            "trained model finds and that are not relevant."
+            f"Means over queries. Two runs: the share of one's top {results['depth']} documents that are also in "
+            "the other's. Training negatives: the share that are among the top "
+            f"{results['depth']} documents that the trained model retrieves, not counting relevant ones."
         )
 
 
@@ -190,8 +190,8 @@ class QueryWins(Analysis):
 
     run: Annotated[Name, MEASURED] = Field(description="A TREC run.")
     against: Annotated[Name, MEASURED, Option("baseline")] = Field(description="The run to compare it with.")
-    metric: Annotated[MetricName, Option("metric", same=("metrics",))] = Field("ndcg@10", description="What decides.")
-    examples: Annotated[int, Option("limit")] = Field(5, gt=0, description="How many wins and losses to print.")
+    metric: Annotated[MetricName, Option("metric", same=("metrics",))] = Field("ndcg@10", description="The metric.")
+    examples: Annotated[int, Option("limit")] = Field(5, gt=0, description="Number of wins and losses to print.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
         """Return wins, losses and ties, and all queries with known texts, documents truncated to 300 characters."""
@@ -236,9 +236,9 @@ class QueryWins(Analysis):
 
     def explain(self, results: Any) -> str:
         return (
-            f"{results['wins']} won, {results['losses']} lost, {results['ties']} equal by {results['metric']}. Shown "
-            "are the greatest differences, and the first rank at which the better run has the more relevant document, "
-            "or, if there is none, at which the two differ."
+            f"{results['wins']} won, {results['losses']} lost, {results['ties']} tied by {results['metric']}. The "
+            "table shows the largest differences, each with the first rank at which the better run has a more relevant "
+            "document or, failing that, at which the runs differ."
         )
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
@@ -248,7 +248,7 @@ class QueryWins(Analysis):
         with figure(paths, 1, width=6.4) as (axes,):
             axes.bar(range(len(differences)), differences, color=colours, width=1.0)
             axes.axhline(0, color="#333333", linewidth=0.8)
-            counts = f"{results['wins']} won, {results['losses']} lost, {results['ties']} equal"
+            counts = f"{results['wins']} won, {results['losses']} lost, {results['ties']} tied"
             unit = f"difference in {results['metric']}"
             plain_axes(axes, f"{self.heading(results)}: {counts}", "queries, by difference", unit)
 
@@ -296,14 +296,14 @@ class RecallAtDepth(Analysis):
     """
 
     name = "recall-at-depth"
-    title = "what first stages find"
+    title = "recall of first stages"
     paper = "CoRT at TREC, Table 2"
     asks = ("qrels", "relevance_level")
     drawn = slice(1, None)
 
     runs: Annotated[dict[Name, Name], MEASURED, Option("run")] = Field(min_length=1)
     depths: Annotated[tuple[PositiveInt, ...], Option("depth"), Field(min_length=1)] = Field(
-        (100, 200, 1000), description="Where recall is measured; by default 100, 200 and 1000."
+        (100, 200, 1000), description="Cutoff of recall; by default 100, 200 and 1000."
     )
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
@@ -321,7 +321,7 @@ class RecallAtDepth(Analysis):
         return Table(("run", f"ndcg@{max(cuts)}", *(f"recall@{cut}" for cut in cuts)), rows)
 
     def explain(self, results: Any) -> str:
-        return f"Relevant to recall are grades from {results['relevance_level']} up; nDCG takes grades as they are."
+        return f"Recall counts grades of {results['relevance_level']} or more as relevant; nDCG uses the grade itself."
 
 
 def recall_at_depth(runs: Mapping[str, Any], qrels: Any, cuts: Sequence[int], level: int = 1) -> dict[str, Any]:

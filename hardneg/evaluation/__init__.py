@@ -1,4 +1,4 @@
-"""Metrics, their intervals and tests; the level of significance and the margin of equivalence."""
+"""Metrics, confidence intervals and significance tests, with the default significance level and margin."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 __getattr__ = partial(on_demand, __name__)
 
 LEVEL = 0.01
-"""The default level of significance."""
+"""The default significance level."""
 
 MARGIN = 0.005
 """The default margin of equivalence: a difference of means that is too small to matter."""
 
 
 def known_level(level: float) -> float:
-    """Return a significance level. Raises UsageError if the level is not between 0 and 1."""
+    """Return the significance level `level`. Raises UsageError if it is not between 0 and 1."""
     if not 0 < level < 1:
         raise UsageError(f"significance level {level:g}: must be above 0 and below 1, such as 0.05")
     return level
 
 
 def known_margin(margin: float) -> float:
-    """Return an equivalence margin. Raises UsageError if the margin is not above 0."""
+    """Return the equivalence margin `margin`. Raises UsageError if it is not above 0."""
     if not margin > 0:
         raise UsageError(f"equivalence margin {margin:g}: must be above 0, such as {MARGIN:g}")
     return margin

@@ -1,4 +1,4 @@
-"""Fusion of several ranked lists into one: interleaved, by sums of scores, by reciprocal ranks, or by ranx; and tuning.
+"""Fusion of ranked lists by interleaving, sums of scores, reciprocal ranks or ranx, and tuning of its parameters.
 
 Source of ranx's methods: Bassani and Romelli, ranx.fuse (CIKM 2022).
 """
@@ -19,7 +19,7 @@ METHODS: tuple[str, ...] = get_args(Method)
 OF_RANX = ("max", "mnz", "wsum")
 WITH_WEIGHTS = ("weighted-sum", "reciprocal-rank", "wsum")
 Missing = Literal["lowest", "zero"]
-"""The score of a document in a list that lacks it: that list's lowest score, or 0."""
+"""The score for a document missing from a list: the lowest score in the list, or 0."""
 
 RRF_CONSTANT = 60
 """The constant of reciprocal-rank (Cormack, Clarke and Buettcher, SIGIR 2009)."""
@@ -29,7 +29,7 @@ _NAME = "{:08d}"
 Run = Mapping[str, RankedList]
 Judged = Mapping[str, Mapping[str, int]]
 Grid = Mapping[str, Sequence[float]]
-"""Values to try by name: a run's label for its weight, or `constant`."""
+"""The values to try by parameter: `constant`, or the label of a run for its weight."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Fusion:
     depth: int = LIST_DEPTH
 
     def problems(self) -> list[str]:
-        """Return one line for each parameter that does not fit this method."""
+        """Return one line for each parameter that this method does not use."""
         faults = []
         if self.method not in WITH_WEIGHTS and set(self.weights) - {1.0}:
-            faults.append(f"weights: {self.method} has none; leave them out, or use {', '.join(WITH_WEIGHTS)}")
+            faults.append(f"weights: {self.method} does not use weights; omit them, or use {', '.join(WITH_WEIGHTS)}")
         if self.norm is not None and self.method not in OF_RANX:
-            faults.append(f"norm: {self.method} does not normalize scores; leave it out, or use {', '.join(OF_RANX)}")
+            faults.append(f"norm: {self.method} does not normalize scores; omit it, or use {', '.join(OF_RANX)}")
         return faults
 
     def over(self, by_query: Iterable[Sequence[RankedList]]) -> Iterator[RankedList]:
@@ -147,10 +147,10 @@ def fused_by_ranx(
 
 
 def _as_ranx(lists: Sequence[RankedList], doc_ids: Sequence[Sequence[str]]) -> Any:
-    """Return a run of ranx, queries by number, and one more query: ranx refuses a run without documents.
+    """Return a ranx run with numbered queries, plus one query, because ranx rejects a run without documents.
 
-    Documents are named by their number within the query, all equally long: compiled, ranx is compiled again for ids of
-    another length. Ties are broken in the scores, so that its ranks are the run's.
+    Documents are named by their number within the query, padded to one length, because compiled ranx is recompiled for
+    ids of another length. Ties in the scores are broken, so that ranx keeps the ranks of the run.
     """
     from ranx import Run
 
@@ -222,11 +222,11 @@ def check_grid(method: str, labels: Sequence[str], grid: Grid) -> None:
     known = (*labels, *(("constant",) if method == "reciprocal-rank" else ()))
     for name, values in grid.items():
         if name not in known:
-            raise UsageError(f"grid: {method} has no {name!r}{suggestion(name, known)}; it has {', '.join(known)}")
+            raise UsageError(f"grid: {method} has no {name!r}{suggestion(name, known)}; available: {', '.join(known)}")
         if not values:
             raise UsageError(f"grid: {name} has no values to try")
         if name == "constant" and any(value < 0 or value != int(value) for value in values):
-            raise UsageError("grid: constant takes whole numbers from 0 on")
+            raise UsageError("grid: values of constant must be whole numbers, at least 0")
 
 
 def tune(
@@ -249,10 +249,10 @@ def tune(
     check_grid(fusion.method, known.labels, grid)
     if shared := set(known.qrels).intersection(fused):
         overlap = counted(len(shared), "query is", "queries are")
-        raise DataError(f"tuning: {overlap} also among those to fuse, such as {min(shared)}; tune on other queries")
+        raise DataError(f"tuning: {overlap} also in the runs to fuse, such as {min(shared)}; tune on other queries")
     for label, run in zip(known.labels, known.runs, strict=True):
         if not known.qrels.keys() & run.keys():
-            raise DataError(f"tuning: no query of the run {label} is judged; give a run of the queries to tune on")
+            raise DataError(f"tuning: no query of run {label} has judgements; give a run of the queries to tune on")
     lists, trials = lists_of(known.runs, list(known.qrels)), []
     with progress.task("tuning", None, "settings") as task:
         for each in variants(fusion, known.labels, grid):
@@ -263,13 +263,13 @@ def tune(
 
 
 def lists_of(runs: Sequence[Run], query_ids: Sequence[str]) -> list[list[RankedList]]:
-    """Return the lists of each query, one per run; a list is empty if the run lacks the query."""
+    """Return the lists of each query, one per run; a list is empty if the query is missing from the run."""
     from hardneg.formats.runs import EMPTY
 
     return [[run.get(query_id, EMPTY) for run in runs] for query_id in query_ids]
 
 
 def numbers(fusion: Fusion, labels: Sequence[str]) -> Mapping[str, Any]:
-    """Return the tunable parameters that the method of a fusion has."""
+    """Return the values of the tunable parameters of a fusion's method."""
     weights = {"weights": dict(zip(labels, fusion.weights, strict=True))} if fusion.method in WITH_WEIGHTS else {}
     return {**weights, **({"constant": fusion.constant} if fusion.method == "reciprocal-rank" else {})}

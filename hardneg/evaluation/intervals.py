@@ -1,7 +1,7 @@
 """Uncertainty of a mean over queries and over training seeds: variances, confidence intervals, bootstrap.
 
-Queries may be related: questions on one disease, or made from one document. Given their groups, groups are the units
-drawn at random, and variances come from sums by group; otherwise each query is a unit.
+Queries may be related, such as questions on one disease or generated from one document. If groups are given, they are
+the units drawn at random, and variances are computed from group sums; otherwise, each query is a unit.
 
 A mean over queries and seeds has the variance components of a design in which queries cross seeds. With y[a, q, s] the
 score of system a for query q in the training with seed s,
@@ -25,7 +25,7 @@ from hardneg.runtime import FIXED, generator
 _BLOCK_VALUES = 1 << 21
 
 GroupIndex = NDArray[np.int64]
-"""The group's number [queries] of each query, counted from 0."""
+"""The group number of each query [queries], counted from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ def group_index(query_ids: Sequence[str], groups: Mapping[str, str] | None) -> G
         return None
     if missing := [query_id for query_id in query_ids if query_id not in groups]:
         reason = f"{len(missing)} of {len(query_ids)} queries have no group, such as {missing[0]!r}"
-        raise UsageError(f"{{query_groups}}: {reason}; add a line with its id, a tab and a group", "query_groups")
+        raise UsageError(f"{{query_groups}}: {reason}; add lines with id, tab and group", "query_groups")
     numbers = {name: number for number, name in enumerate(dict.fromkeys(groups[query_id] for query_id in query_ids))}
     return np.array([numbers[groups[query_id]] for query_id in query_ids], np.int64)
 
 
 def group_sums(values: NDArray[np.float64], groups: GroupIndex | None) -> NDArray[np.float64]:
-    """Return the sums of values [queries] by group [groups]; without groups, return the values."""
+    """Sum values [queries] by group [groups]; without groups, return the values."""
     return values if groups is None else np.asarray(np.bincount(groups, values), np.float64)
 
 
@@ -72,9 +72,9 @@ def unit_count(values: NDArray[np.float64], groups: GroupIndex | None) -> int:
 def mean_variance(values: NDArray[np.float64], groups: GroupIndex | None = None) -> Component:
     """Return the variance of the mean of `values` [queries]: the sample variance over n, or a grouped variance.
 
-    With T the sums by group of the values less their mean, and m the sizes of groups, it is
-    sum(T^2 / (1 - m / n)) / n^2, with the degrees of freedom that it has for independent queries: G - 1 for G groups of
-    one size, fewer the more unequal they are. Source: Bell and McCaffrey (2002), "Bias reduction in standard errors for
+    With T the group sums of the centred values, and m the group sizes, the grouped variance is
+    sum(T^2 / (1 - m / n)) / n^2, with the degrees of freedom for independent queries: G - 1 for G groups of equal size,
+    and fewer for unequal sizes. Source: Bell and McCaffrey (2002), "Bias reduction in standard errors for
     linear regression with multi-stage samples", Survey Methodology 28, for a mean.
     """
     if len(values) == 0 or (units := unit_count(values, groups)) < 2:
@@ -89,8 +89,8 @@ def mean_variance(values: NDArray[np.float64], groups: GroupIndex | None = None)
 def group_weights(groups: GroupIndex) -> tuple[NDArray[np.float64], float]:
     """Return Bell and McCaffrey's weights [groups] of squared sums, 1 / (1 - m / n), and the degrees of freedom.
 
-    Sums of independent queries less their mean have the covariance C = diag(m) - m m' / n; with the weights W as a
-    diagonal the degrees of freedom are tr(W C)^2 / tr(W C W C), where tr(W C) = n.
+    Group sums of centred independent values have the covariance C = diag(m) - m m' / n. With W the diagonal matrix of
+    weights, the degrees of freedom are tr(W C)^2 / tr(W C W C), where tr(W C) = n.
     """
     sizes = np.bincount(groups).astype(np.float64)
     count = sizes.sum()
@@ -193,7 +193,7 @@ def spread(tables: Sequence[SeedTable], groups: GroupIndex | None = None) -> Spr
     """Return the spread of the mean of one score table [seeds, queries], or of the first table minus the second.
 
     Two tables have the same queries; if they share seeds, pass one table of differences. A table with one seed is a
-    fixed model. groups: the query groups, by whose sums both query components are then computed.
+    fixed model. groups: the query groups; both query components are then computed from group sums.
     """
     by_query = tables[0].mean(axis=0) - (tables[1].mean(axis=0) if len(tables) > 1 else 0.0)
     several = [table for table in tables if len(table) > 1]
@@ -249,10 +249,10 @@ class Resampling:
     """The number of bootstrap draws over queries and seeds, and the random seed of the draws.
 
     Queries (or their groups: Field and Welsh (2007), "Bootstrapping clustered data", JRSS B 69) and seeds are drawn
-    with replacement, and a drawn query counts in every training run: the pigeonhole bootstrap, whose variance is no
-    less than it should be (Owen (2007), Annals of Applied Statistics 1(2)). Two corrections are for few seeds or
-    groups: of S units S - 1 are drawn (Rao and Wu (1988), "Resampling inference with complex survey data", JASA 83),
-    and percentiles are those of Student's t (Hesterberg (2015), "What teachers should know about the bootstrap", The
+    with replacement, and a drawn query counts in every training run: the pigeonhole bootstrap, which does not
+    underestimate the variance (Owen (2007), Annals of Applied Statistics 1(2)). Two corrections apply to few seeds or
+    groups: S - 1 of S units are drawn (Rao and Wu (1988), "Resampling inference with complex survey data", JASA 83),
+    and percentiles follow Student's t (Hesterberg (2015), "What teachers should know about the bootstrap", The
     American Statistician 69(4)).
     """
 
@@ -263,7 +263,7 @@ class Resampling:
 def query_draws(
     tables: Mapping[str, NDArray[np.float64]], options: Resampling, groups: GroupIndex | None = None
 ) -> dict[str, NDArray[np.float64]]:
-    """Return, for each score table [seeds, queries], the means by seed [draws, seeds] over drawn queries.
+    """Return, for each score table [seeds, queries], the means by seed [draws, seeds] over randomly drawn queries.
 
     The same queries, or groups of queries, are drawn with replacement for all tables.
     """

@@ -1,8 +1,8 @@
-"""Effectiveness of a run by query, equal to trec_eval's figures to the last digits.
+"""Effectiveness of a run by query, with the same values as trec_eval to the last digit.
 
 Names are `kind@cutoff` or, for the whole list, `kind`: see `MEASURES`. Queries without a relevant document score 0 and
-count in the mean, as in trec_eval; queries that the run lacks score 0 too (trec_eval -c). Notes report queries that a
-run lacks and relevance judgements without effect.
+count in the mean, as in trec_eval; queries missing from the run score 0 too (trec_eval -c). Notes report missing
+queries and relevance judgements without effect.
 """
 
 import difflib
@@ -29,7 +29,7 @@ MEASURES: Mapping[str, str] = {
     "precision": "precision",
     "hit_rate": "hit_rate",
 }
-"""The function of `ranx.metrics` by measure, called with judgements, ranked lists, cutoff and relevance level."""
+"""The function in `ranx.metrics` for each measure, called with judgements, ranked lists, cutoff and relevance level."""
 
 Scores = dict[str, dict[str, float]]
 """Metric name to query id to score."""
@@ -74,7 +74,7 @@ def is_metric(name: str) -> bool:
 
 
 def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str], relevance_level: int = 1) -> Scores:
-    """Score every query of the qrels; queries that are only in the run are left out (`run_notes` counts these).
+    """Score every query of the qrels; queries that are only in the run are skipped (`run_notes` counts these).
 
     The gain of nDCG is the grade itself, as in trec_eval. `relevance_level` is the lowest grade that counts as relevant
     in the other, binary, measures (trec_eval -l).
@@ -86,7 +86,7 @@ def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str], relevance_level: in
     """
     parsed = parse_metrics(metrics)
     if not qrels:
-        raise UsageError("the qrels have no query to evaluate")
+        raise UsageError("the qrels have no queries")
     if relevance_level < 1:
         raise UsageError(f"relevance level {relevance_level}: must be at least 1")
     with ranx_uncompiled("evaluation"), warnings.catch_warnings():
@@ -115,7 +115,7 @@ def mean_of(metric: str, qrels: Qrels, relevance_level: int, run: Run) -> float:
 def ranked_metrics(ranked: NDArray[np.int64], gains: NDArray[np.int64], query: NDArray[np.int64]) -> dict[str, float]:
     """Return the means of `mrr@10`, `ndcg@10` and `recall@100` over Q queries, each with a relevant document.
 
-    This form on arrays is for measurements during training; ranx takes lists.
+    This version for arrays is used during training; ranx needs lists.
 
     ranked: int64 [Q, k], the gain of each retrieved document, best first. gains: int64 [J], the gains of all relevant
     documents, ascending by query; query: int64 [J], the query of each.
@@ -137,10 +137,10 @@ def ranked_metrics(ranked: NDArray[np.int64], gains: NDArray[np.int64], query: N
 
 
 def _parse(name: str) -> Metric | str:
-    """Return the metric of a name, or one line on its mistake."""
+    """Parse the name of a metric; return an error in one line if it is invalid."""
     measure, at, cutoff = name.partition("@")
     if measure == "answer":
-        return f"metric '{name}': needs a cutoff and the answers of a dataset, such as answer@20 in a recipe"
+        return f"metric '{name}': needs a cutoff and a dataset with answers, as in answer@20 in a recipe"
     if measure in MEASURES and not at:
         return Metric(measure)
     if measure in MEASURES and re.fullmatch(r"[1-9][0-9]{0,8}", cutoff):
@@ -150,8 +150,8 @@ def _parse(name: str) -> Metric | str:
     words = {measure: measure for measure in MEASURES} | {"success": "hit_rate", "accuracy": "hit_rate"}
     close = [words[word] for word in difflib.get_close_matches(measure.lower(), words, n=1, cutoff=0.5)]
     number = re.sub(r"[^0-9]", "", cutoff or name) or "10"
-    hint = f"did you mean {close[0]}@{number}?" if close else f"known are {', '.join(MEASURES)}, with @cutoff"
-    return f"unknown metric '{name}': {hint}"
+    hint = f"did you mean {close[0]}@{number}?" if close else f"available: {', '.join(MEASURES)}, with @cutoff"
+    return f"unknown metric '{name}'; {hint}"
 
 
 def _as_arrays(run: Run, qrels: Qrels) -> tuple[Any, Any]:
@@ -178,14 +178,14 @@ def _pairs(numbers: Sequence[int], scores: Sequence[int]) -> NDArray[np.float64]
 
 
 def answer_cutoffs(names: Iterable[str]) -> dict[str, int]:
-    """Return the cutoff of each name of the form `answer@k`; all other names are left out."""
+    """Return the cutoff of each name of the form `answer@k`; other names are skipped."""
     return {name: int(match[1]) for name in names if (match := _NAME.fullmatch(name))}
 
 
 def answer_coverage(run: Run, answers: Any, query_ids: Sequence[str], cutoffs: Sequence[int]) -> Scores:
-    """Return `answer@k` for each cutoff: 1 for a question with an answer in the top k, else 0, also without a list.
+    """Return `answer@k` for each cutoff: 1 for a question with an answer in the top k, else 0, even if it has no list.
 
-    Passages are searched down to the first one with an answer, cutoff by cutoff. answers: `PassageAnswers`.
+    Each list is searched, cutoff by cutoff, until the first passage with an answer. answers: `PassageAnswers`.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 5, top-k
     accuracy; Xiong et al., ANCE (ICLR 2021), Table 2, coverage.
@@ -211,7 +211,7 @@ def averaged(scores: Sequence[Scores]) -> Scores:
         return scores[0]
     for name, by_query in scores[0].items():
         if any(other[name].keys() != by_query.keys() for other in scores):
-            raise UsageError("the runs of a system with several seeds have different queries; search the same split")
+            raise UsageError("the runs of a system's seeds have different queries; search the same split for all")
     return {
         name: {query_id: math.fsum(each[name][query_id] for each in scores) / len(scores) for query_id in by_query}
         for name, by_query in scores[0].items()
@@ -233,16 +233,16 @@ def by_system(
 def run_notes(
     label: str, run: Run, query_ids: Qrels | Collection[str], metrics: Sequence[str], documents: int | None = None
 ) -> list[str]:
-    """Return one line each on judged queries without a ranking, unjudged queries, and cutoffs below the longest list.
+    """Return a line each on judged queries without a ranking, unjudged queries, and cutoffs beyond the longest list.
 
     query_ids: the judged queries, or the judgements. documents: the size of the corpus; None if unknown.
     """
     shared, notes = sum(query_id in query_ids for query_id in run), list[str]()
     if not shared:
-        return [f"{label}: no query of the run is judged; check that these are its judgements"]
+        return [f"{label}: no query of the run has judgements; check that both belong together"]
     judged = query_ids if isinstance(query_ids, Mapping) else {}
     if judged and all(judged[each].keys().isdisjoint(run[each].doc_ids) for each in judged.keys() & run.keys()):
-        notes.append(f"{label}: no document of the run is judged; check that run and judgements share a collection")
+        notes.append(f"{label}: no document of the run is judged; check that run and judgements use one collection")
     missing = "judged query is not in the run and scores 0", "judged queries are not in the run and score 0"
     aside = "query has no judgement and is left out", "queries have no judgement and are left out"
     for count, words in ((len(query_ids) - shared, missing), (len(run) - shared, aside)):
@@ -250,20 +250,20 @@ def run_notes(
     longest = max(len(run[query_id].doc_ids) for query_id in run if query_id in query_ids)
     if deeper := cut_below(metrics, longest if documents is None or longest < documents else None):
         are = "is" if len(deeper) == 1 else "are"
-        notes.append(f"{label}: no list has more than {counted(longest, 'document')}: {joined(deeper)} {are} cut there")
+        notes.append(f"{label}: no list has more than {counted(longest, 'document')}; {joined(deeper)} {are} cut there")
     return notes
 
 
 def judgement_notes(qrels: Qrels, metrics: Sequence[str], level: int) -> Iterator[str]:
-    """Yield a line if no judgement reaches the relevance level, or if some queries have no such judgement."""
+    """Yield a line if all judgements are below the relevance level, or those of some queries are."""
     binary = [name for name in metrics if name not in graded(metrics)]
     highest = [max(grades.values(), default=0) for grades in qrels.values()]
     lacking = sum(grade < level for grade in highest)
     if not binary or not lacking:
         return
-    zero = f"0 by {joined(binary)}"
+    zero = f"0 in {joined(binary)}"
     if lacking == len(highest):
-        yield f"relevance level {level}: no judgement reaches it, the highest is {max(highest)}, so all is {zero}"
+        yield f"relevance level {level}: the highest grade is {max(highest)}, so all queries score {zero}"
     else:
         queries = "query has no document of grade", "queries have no document of grade"
         yield f"{counted(lacking, *queries)} {level} or higher and {'scores' if lacking == 1 else 'score'} {zero}"
@@ -275,5 +275,5 @@ def graded(names: Sequence[str]) -> set[str]:
 
 
 def cut_below(metrics: Sequence[str], longest: int | None) -> list[str]:
-    """Return the metrics, including `answer@k`, with a cutoff below the longest list; none if the length is None."""
+    """Return the metrics, including `answer@k`, with a cutoff beyond the longest list; none if its length is None."""
     return [name for name in metrics if longest is not None and int(name.partition("@")[2] or 0) > longest]

@@ -1,11 +1,11 @@
-"""The `metrics` artifact: JSON with each system's means and scores by query, and the paired tests.
+"""The `metrics` artifact: JSON with means and scores by query for each system, and the paired tests.
 
 `{"metrics": {system: {metric: mean}}, "intervals": {system: {metric: [low, high]}}, "comparisons": [...],
 "significance_level": p, "equivalence_margin": margin, "per_query": {system: {metric: {query_id: score}}}}`, and, if
 there are any, `"marks": {sign: [system]}`, `"notes": [line]` and `"query_groups": {query_id: group}`; equal results in
-equal order give equal bytes. Each comparison has a `"verdict"`: `"difference"`, `"equivalent"` or `"undecided"`. With
-several seeds scores are means over these, and two more keys are `"per_seed": {system: {seed: {metric: {query_id:
-score}}}}` and `"over_seeds"`, the tests over queries and seeds, which alone then have a verdict.
+equal order have equal bytes. Each comparison has a `"verdict"`: `"difference"`, `"equivalent"` or `"undecided"`. With
+several seeds, scores are means over them, and there are two more keys: `"per_seed": {system: {seed: {metric: {query_id:
+score}}}}` and `"over_seeds"`, the tests over queries and seeds; then only these have a verdict.
 """
 
 import json
@@ -27,10 +27,10 @@ _ENDS = ("interval", "bootstrap_interval")
 class Measured:
     """The content of a metrics file: scores by query for each system, and the paired tests.
 
-    marks: for each sign, the systems that its bearer beats; empty: one sign per baseline. by_seed: scores by seed, for
-    systems with several seeds; `results` has the means. over_seeds: tests over queries and seeds. significance_level:
-    both corrected p values of a marked difference are below it. notes: remarks, one line each. equivalence_margin: the
-    margin of equivalence tests. query_groups: the group of each query; None without groups.
+    marks: for each sign, the systems beaten by those that have it; empty for one sign per baseline. by_seed: scores by
+    seed, for systems with several seeds; `results` has the means. over_seeds: tests over queries and seeds.
+    significance_level: both corrected p values of a marked difference are below it. notes: remarks, one line each.
+    equivalence_margin: the margin of equivalence tests. query_groups: the group of each query; None without groups.
     """
 
     results: Mapping[str, Scores]
@@ -78,7 +78,7 @@ def to_json(measured: Measured) -> dict[str, Any]:
 
 
 def _test_json(test: Comparison | TwoLevel, level: float, decides: bool = True) -> dict[str, Any]:
-    """Return a test's fields, those on groups only if there are groups, and its verdict if it `decides`."""
+    """Return a test's fields, without fields on groups if there are none, and its verdict if it `decides`."""
     fields = asdict(test) | ({"verdict": verdict(test, level)} if decides else {})
     ends = {name: _ends(getattr(test, name)) for name in _ENDS}
     of_groups = ("groups",) if isinstance(test, TwoLevel) else ("groups", "bootstrap_interval", "bootstrap_p")
@@ -87,7 +87,7 @@ def _test_json(test: Comparison | TwoLevel, level: float, decides: bool = True) 
 
 
 def from_json(content: Mapping[str, Any]) -> Measured:
-    """Return the scores and comparisons from the output of `to_json`."""
+    """Rebuild scores and comparisons from the output of `to_json`."""
     by_seed = {
         system: {int(seed): _scores(scores) for seed, scores in seeds.items()}
         for system, seeds in content.get("per_seed", {}).items()

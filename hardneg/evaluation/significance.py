@@ -1,11 +1,11 @@
 """Paired tests of one system against another, over queries, or over queries and training seeds.
 
-Tests over queries ask whether these trained models would differ on other queries; tests over both, whether newly
-trained ones would. With fewer than two queries p is 1 and there is no interval. Given groups of queries, the units of
-all tests are groups: variances and signs are those of sums by group.
+Tests over queries ask whether these trained models would differ on other queries; tests over both ask whether newly
+trained ones would. With fewer than two queries, p is 1 and there is no interval. If queries have groups, groups are
+the units of all tests, and variances and signs come from group sums.
 
-A difference that is not significant may be zero, or too small for these queries. Two systems are equivalent if the
-data rule out a difference of the margin or more, either way: two one-sided tests (TOST). Source: Schuirmann (1987), "A
+A difference that is not significant may be zero, or too small to detect here. Two systems are equivalent if
+two one-sided tests (TOST) rule out a difference of the margin or more, up or down. Source: Schuirmann (1987), "A
 comparison of the two one-sided tests procedure and the power approach for assessing the equivalence of average
 bioavailability", Journal of Pharmacokinetics and Biopharmaceutics 15.
 """
@@ -24,14 +24,14 @@ from hardneg.runtime import FIXED, generator
 
 Verdict = Literal["difference", "equivalent", "undecided"]
 SEED_LEVEL = 0.05
-"""The p by seeds alone from which a difference is within the seeds' noise."""
+"""The p value over seeds alone at or above which a difference is within the noise of seeds."""
 _BLOCK_VALUES = 1 << 21
 _TOLERANCE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Randomisation:
-    """The number of draws of the randomisation test (exact if there are no more sign patterns) and the random seed."""
+    """The number of draws of the randomisation test (exact if that covers all sign patterns) and the random seed."""
 
     samples: int = 100_000
     seed: int = FIXED
@@ -118,12 +118,12 @@ class TwoLevel:
 
     @property
     def within_seeds(self) -> bool:
-        """Whether the difference is within the seeds' noise, so that retraining might reverse it."""
+        """Whether the difference is within the noise of seeds, so that retraining might reverse it."""
         return self.seed_p >= SEED_LEVEL
 
 
 def paired_t_test(differences: NDArray[np.float64], groups: intervals.GroupIndex | None = None) -> float:
-    """Return the two-sided p of Student's paired t-test, from the differences by query [n].
+    """Return the two-sided p value of Student's paired t-test, from the differences by query [n].
 
     Equal differences have no variance: p is then the probability that all n queries, or groups, have equal signs, 2^(1
     - n), and 1 if all differences are zero.
@@ -140,10 +140,10 @@ def paired_t_test(differences: NDArray[np.float64], groups: intervals.GroupIndex
 def randomisation_test(
     differences: NDArray[np.float64], options: Randomisation | None = None, groups: intervals.GroupIndex | None = None
 ) -> float:
-    """Return the two-sided p of the paired randomisation test: random signs for the differences by query [n], or group.
+    """Return the two-sided p value of the paired randomisation test, from the differences by query [n].
 
-    With c of s drawn means at least as far from zero as the observed one, p is (1 + c) / (1 + s); if there are no more
-    than s sign patterns, all are counted and p is exact.
+    The signs of the differences, or of group sums, are drawn s times. If c of the means are at least as far from zero
+    as the observed mean, p is (1 + c) / (1 + s); if there are at most s sign patterns, all are counted and p is exact.
 
     Source: Smucker, Allan and Carterette, "A comparison of statistical significance tests", CIKM 2007.
     """
@@ -172,7 +172,7 @@ def _patterns(n: int, count: int, options: Randomisation) -> Iterator[NDArray[np
 
 
 def tost(difference: float, error: float, freedom: float, units: int, margin: float) -> float:
-    """Return the p of a true difference of `margin` or more, up or down: the larger p of two one-sided t-tests.
+    """Return the p value of a true difference of `margin` or more: the larger p value of two one-sided t-tests.
 
     If no query differs, the error is zero. Scores are at most 1, so a difference of `margin` needs at least one
     differing query in 1 / margin; p is then the chance of drawing no such query, (1 - margin)^units.
@@ -213,7 +213,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _corrected(tests: Sequence[Any], **columns: str) -> list[Any]:
-    """Return the tests of one family with Holm's correction; columns: the field of p by that of the corrected p."""
+    """Return the tests of one family with Holm's correction; columns: p value fields by corrected field."""
     families = {name: holm([getattr(test, p) for test in tests]) for name, p in columns.items()}
     return [replace(test, **{name: p[at] for name, p in families.items()}) for at, test in enumerate(tests)]
 
@@ -225,7 +225,7 @@ def compare(
     options: Randomisation | None = None,
     design: Design | None = None,
 ) -> list[Comparison]:
-    """Compare systems by one metric; `scores` holds each system's scores by query.
+    """Compare systems by one metric; `scores` has the scores of each system by query.
 
     Every other system is compared with each baseline; without baselines, each system with every earlier system. Holm's
     correction is over the comparisons returned.
@@ -236,7 +236,7 @@ def compare(
     """
     unknown = [name for name in baselines if name not in scores]
     if unknown:
-        raise UsageError(f"baseline {', '.join(unknown)} is not among the systems: {', '.join(scores)}")
+        raise UsageError(f"baseline {', '.join(unknown)} is not one of the systems; available: {', '.join(scores)}")
     first = next(iter(scores), "")
     for name, values in scores.items():
         if not values:
@@ -301,7 +301,7 @@ def compare_over_seeds(
     options: intervals.Resampling | None = None,
     design: Design | None = None,
 ) -> list[TwoLevel]:
-    """Compare every pair of system and baseline in which one has several seeds, by each metric.
+    """Compare, by each metric, every pair of system and baseline in which at least one has several seeds.
 
     results: scores by system, metric and query, averaged over seeds if there are several; by_seed: the scores of each
     seed. shared: pairs of systems that share seeds. All systems were scored on the same queries. Holm's correction is

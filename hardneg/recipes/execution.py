@@ -1,4 +1,4 @@
-"""Running a plan: steps are reused from the store or made under a lock, and the resources of each are recorded."""
+"""Running a plan: reuse steps from the store, run the others under a lock, and record the resources they use."""
 
 import gc
 import os
@@ -29,7 +29,7 @@ _PATIENCE = 90.0  # seconds until another process's artifact must be visible
 class Options:
     """The options of a run.
 
-    until: the last step to make. force: steps to make again, along with dependent steps. device: `cpu`, `cuda`, ...
+    until: the last step to run. force: steps to rerun, along with steps that depend on them. device: `cpu`, `cuda`, ...
     """
 
     until: str | None = None
@@ -40,7 +40,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Watcher:
-    """Callbacks before and after each step; the second gets the seconds, or None if the step was in the store."""
+    """Callbacks before and after each step; `ends` receives the seconds, or None if the step was in the store."""
 
     begins: Callable[[Step], None] = lambda step: None
     ends: Callable[[Step, Artifact, float | None], None] = lambda step, artifact, seconds: None
@@ -56,15 +56,15 @@ class Outcome:
 
 
 def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Outcome:
-    """Make, in order, every step that is not in the store.
+    """Run, in order, every step that is not in the store.
 
-    With several processes, each calls this: the first reads the store, holds the locks and commits; the others help
-    with stages that run in every process, and wait during other stages.
+    With several processes, each of them calls this function. The first reads the store, holds the locks and commits;
+    the others take part in stages that run in every process, and wait during other stages.
 
     Raises:
         UsageError: a stage cannot train in several processes, or the device does not exist.
         MissingDependency: an optional dependency of a step is not installed.
-        RecipeError: the collection lacks something that a stage needs.
+        RecipeError: something that a stage needs is missing from the collection.
         HardnegError: a step failed; earlier steps are in the store, and the next run resumes the failed step.
     """
     steps, ran = plan.until(options.until), list[str]()
@@ -72,7 +72,7 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
     artifacts: dict[str, Artifact] = {}
     for step in steps if world().size > 1 else ():
         if step.spec.artifact_type == "model" and not step.spec.every_process:
-            raise UsageError(f"{step.name}: stage {step.verb} trains in one process; drop {{processes}}", "processes")
+            raise UsageError(f"{step.name}: stage {step.verb} trains in one process; remove {{processes}}", "processes")
     ahead = [step for step in steps if step.name in again or not (store.root / step.key).exists()]
     if ahead:
         recipes.check_packages(ahead, plan)
@@ -91,7 +91,7 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
         _check_collection(step, ahead, artifact, plan)
         expected, actual = plan.recipe.sizes.documents, int(artifact.facts.get("documents", 0))
         if step.name == DATASET and expected not in (0, actual):
-            watcher.progress.note(f"{actual:,} documents, but sizes.documents is {expected:,}; is it complete?")
+            watcher.progress.note(f"found {actual:,} documents, but sizes.documents is {expected:,}; check the data")
     return Outcome(artifacts, tuple(ran))
 
 
@@ -114,7 +114,7 @@ def _help(steps: Sequence[Step], ahead: Sequence[Step], plan: Plan, store: Store
 
 
 def _check_collection(done: Step, ahead: Sequence[Step], artifact: Artifact, plan: Plan) -> None:
-    """Raises RecipeError or DataError if a collection lacks something that a step to make needs."""
+    """Raise RecipeError or DataError if something that a step needs is missing from a finished collection."""
     if done.spec.artifact_type != "collection":
         return
     readers = [step for step in ahead if step.inputs.get(DATASET) == done.name]
@@ -129,16 +129,16 @@ def _check_collection(done: Step, ahead: Sequence[Step], artifact: Artifact, pla
         if split in without:
             raise work.no_queries(step.name, str(split))
         if split is not None and split not in (known := artifact.facts["splits"]):
-            reason = f"the dataset has no split {split!r}{suggestion(str(split), known)}; it has: {', '.join(known)}"
+            reason = f"the dataset has no split {split!r}{suggestion(str(split), known)}; available: {', '.join(known)}"
             raise DataError(f"{step.name}: {reason}")
 
 
 def _make(
     step: Step, plan: Plan, store: Store, artifacts: Mapping[str, Artifact], options: Options, watcher: Watcher
 ) -> tuple[Artifact, float | None]:
-    """The artifact of a step, made under its lock, and the seconds it took; None if another process made it."""
+    """Make the artifact of a step under its lock; also return the seconds, or None if another process made it."""
     forced = any(step in plan.dependents(name) for name in options.force)
-    with store.lock(step.key, partial(watcher.progress.note, f"{step.name}: waiting for another process to make it")):
+    with store.lock(step.key, partial(watcher.progress.note, f"{step.name}: waiting for another process to run it")):
         if not forced:
             store.recover(step.key)
             if artifact := cached(step, store):
@@ -185,11 +185,11 @@ def _context(
 
 
 def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> dict[str, Any]:
-    """Make a stage, and free its models. Raises ArtifactError if the disk failed or an input is damaged."""
+    """Run a stage and free its models. Raises ArtifactError if the disk failed or an input is damaged."""
     choices = noted(file=context.folder / SCRATCH / CHOICES)
     behind = (plugin for item in context.inputs.values() for plugin in (*item.plugins.values(), item.spec))
     plugins = [*context.plugins.values(), context.spec, *behind]
-    gc.freeze()  # spares the hundred thousands of objects of libraries
+    gc.freeze()  # keeps the many objects of libraries out of the collection below
     try:
         with disk_errors(context.folder), plugin_errors([*plugins, engine]), choices:
             return dict(engine.make(context) if step.in_blocks else step.spec.make(context))
@@ -198,7 +198,7 @@ def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> 
         for item in context.inputs.values() if not (told or getattr(error.__cause__ or error, "errno", None)) else ():
             if item.path is not None and (problem := damage(item.path)):
                 advice = f"hardneg artifacts check --repair --store {item.path.parent}"
-                raise ArtifactError(f"{problem}; remove it with `{advice}`, and the next run makes it again") from error
+                raise ArtifactError(f"{problem}; remove it with `{advice}`, and the next run recreates it") from error
         if isinstance(error, OSError):
             raise ArtifactError(f"{step.name}: {error}") from error
         raise
@@ -209,11 +209,11 @@ def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> 
 
 @contextmanager
 def usage(processes: int) -> Iterator[dict[str, Any]]:
-    """Measure the resources of a block; the dict is filled when the block ends.
+    """Measure the resources that a block uses; the dict is filled at the end of the block.
 
     device: the GPU's name if a GPU was used, else `cpu`. processor: the CPU and the number of threads. peak_memory:
     peak main memory of this process in bytes, during the block, or since the process started if the system cannot
-    measure the block. peak_gpu_memory: bytes, only on a GPU. processes: the number given.
+    measure a block alone. peak_gpu_memory: bytes, only on a GPU. processes: the number given.
     """
     facts: dict[str, Any] = {}
     with suppress(OSError):

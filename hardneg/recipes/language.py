@@ -1,4 +1,4 @@
-"""The language of recipes: files read safely and functions called, merged with what they extend, as a tree."""
+"""The recipe language: read files safely or call functions, and merge each with the recipe that it extends."""
 
 import inspect
 import math
@@ -18,8 +18,8 @@ from hardneg.registry import entry_points, install_command
 
 PRESET = "preset"
 NAME = re.compile(r"\w[\w .-]{0,49}")
-"""The names that stages and presets may have; files and folders are named after them."""
-NAME_RULE = "must begin with a letter or digit and have at most 50 letters, digits, '.', '_', '-' and spaces"
+"""The pattern for names of stages and presets, which are also used as file and folder names."""
+NAME_RULE = "must start with a letter or digit and contain at most 50 letters, digits, '.', '_', '-' or spaces"
 EXTENDS, PRESETS = "extends", "presets"
 _REPLACES = {
     "epochs": {"max_steps", "stop_at"},
@@ -27,14 +27,14 @@ _REPLACES = {
     "warmup_ratio": {"warmup_steps"},
     "warmup_steps": {"warmup_ratio"},
 }
-"""Alternative options for the length of training or its warm-up; a later one replaces the others."""
+"""Mutually exclusive options for the length of training or warm-up: setting the key removes the others."""
 _MAX_BYTES, _LARGEST_COUNT, _DEEPEST, _DEEPEST_EXTENDS = 1 << 20, 100_000, 50, 8
-_TOO_DEEP = f"over {_DEEPEST} levels deep"
+_TOO_DEEP = f"nested more than {_DEEPEST} levels deep"
 
 
 @dataclass(frozen=True)
 class RecipeFunction:
-    """A recipe that a package defines as a function; `--set` gives its parameters other than `preset`.
+    """A recipe that a package defines as a function; `--set` sets its parameters other than `preset`.
 
     stem: the recipe's name, like a file name without suffix.
     """
@@ -52,12 +52,12 @@ class RecipeFunction:
 
     @property
     def parameters(self) -> Collection[str]:
-        """The parameters that `--set` may set."""
+        """The parameters that `--set` can set."""
         return inspect.signature(self.function).parameters.keys() - {PRESET}
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader that refuses repeated keys."""
+    """A safe loader that rejects duplicate keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Hashable] = set()
@@ -68,7 +68,7 @@ class _Loader(yaml.SafeLoader):
             if not isinstance(key, Hashable):
                 break  # the base class raises
             if key in seen:
-                reason = f"the key {key!r} is repeated"
+                reason = f"duplicate key {key!r}"
                 raise yaml.constructor.ConstructorError(None, None, reason, key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
@@ -87,7 +87,7 @@ def named_recipes() -> list[str]:
 
 
 def find_recipe(name: str) -> Path | RecipeFunction:
-    """The recipe with a name or path. Raises UsageError if it does not exist, PluginError if it cannot be used."""
+    """The recipe with this name or path. Raises UsageError if it does not exist, PluginError if it cannot be used."""
     path, shipped = Path(name), shipped_recipes()
     if path.suffix in {".yaml", ".yml"} or path.is_file():
         if path.is_file():
@@ -104,18 +104,18 @@ def find_recipe(name: str) -> Path | RecipeFunction:
     except Exception as error:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise PluginError(f"the recipe {name!r} ({points[0].value}) cannot be imported ({reason})") from error
-    reason = f"no recipe {name!r}{suggestion(name, named_recipes())}; `hardneg recipe list` shows all, or give a path"
+    reason = f"no recipe {name!r}{suggestion(name, named_recipes())}; see `hardneg recipe list`, or give a path"
     if not any(point.value.startswith("hardneg_papers.") for point in entry_points("recipes")):
-        reason += "; the papers' tables and studies are in the package hardneg-papers, which is not installed: "
+        reason += "; recipes for the papers' tables and studies are in package hardneg-papers, which is not installed: "
         reason += install_command("hardneg-papers")
     raise UsageError(reason)
 
 
 def read_tree(path: Path) -> dict[str, Any]:
-    """The mapping in a recipe file. Raises RecipeError if there is no mapping, UsageError if the file is unreadable."""
+    """Read the mapping in a recipe file. Raises RecipeError if it has none, UsageError if the file cannot be read."""
     try:
         if path.stat().st_size > _MAX_BYTES:
-            raise RecipeError(str(path), ["not a recipe: the file is over 1 MiB"])
+            raise RecipeError(str(path), ["too large for a recipe; the limit is 1 MiB"])
         tree = parsed(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, ValueError) as error:
         at = f"byte {error.start}: not UTF-8" if isinstance(error, UnicodeDecodeError) else f"invalid value: {error}"
@@ -123,7 +123,7 @@ def read_tree(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     if not isinstance(tree, dict):
-        raise RecipeError(str(path), ["the file must be a mapping with `dataset`, `model` and `stages`"])
+        raise RecipeError(str(path), ["the file must contain a mapping with `dataset`, `model` and `stages`"])
     return tree["tree"] if _is_lock(tree) else tree
 
 
@@ -132,7 +132,7 @@ def _is_lock(tree: Mapping[str, Any]) -> bool:
 
 
 def locked_keys(path: Path) -> dict[str, str]:
-    """The keys of the steps in a run's lock file, with that of its model as `start`; empty for other recipe files."""
+    """Return the keys of the steps in a run's lock file, with `start` for its model; empty for other recipe files."""
     lock = parsed(path.read_text(encoding="utf-8"))
     keys = {START: lock["start_model"], **lock["keys"]} if _is_lock(lock) else {}
     return {name: key for name, key in keys.items() if re.fullmatch("[0-9a-f]{32}", str(key))}
@@ -150,7 +150,7 @@ def as_yaml(tree: Mapping[str, Any]) -> str:
 
 
 def head_comment(source: Path | RecipeFunction) -> list[str]:
-    """The lines of a recipe file's opening comment, without `#`, or of the function's docstring."""
+    """The lines of a recipe file's opening comment, without `#`, or of a recipe function's docstring."""
     if isinstance(source, RecipeFunction):
         return (inspect.getdoc(source.function) or "").splitlines()
     lines = takewhile(lambda line: line.startswith("#"), source.read_text(encoding="utf-8").splitlines())
@@ -158,9 +158,9 @@ def head_comment(source: Path | RecipeFunction) -> list[str]:
 
 
 def parse_setting(text: str) -> Any:
-    """The value of `KEY=VALUE`, read as YAML; invalid YAML is text, unless it begins like a mapping, list or quote.
+    """Parse the VALUE of `KEY=VALUE` as YAML, or return it as a string if it is not valid YAML.
 
-    Raises ValueError if the YAML is invalid, or a recipe cannot hold the value.
+    Raises ValueError if invalid YAML starts like a mapping, list or quote, or a recipe cannot contain the value.
     """
     try:
         return parsed(text)
@@ -172,7 +172,7 @@ def parse_setting(text: str) -> Any:
 
 
 def parsed(text: str) -> Any:
-    """The values of a YAML text. Raises YAMLError for invalid YAML, ValueError if a recipe cannot hold the values."""
+    """Parse YAML text. Raises YAMLError if it is invalid, ValueError if a recipe cannot contain the values."""
     try:
         value = yaml.load(text, _Loader)  # a SafeLoader
     except RecursionError:
@@ -182,7 +182,7 @@ def parsed(text: str) -> Any:
 
 
 def check_values(value: Any, known: dict[int, int] | None = None, level: int = 0) -> int:
-    """The number of values in a tree, with aliases expanded. Raises ValueError if a recipe cannot hold the tree."""
+    """Count the values in a tree, with aliases expanded. Raises ValueError if a recipe cannot contain one of them."""
     known = {} if known is None else known
     if id(value) in known:
         return known[id(value)]
@@ -199,14 +199,14 @@ def check_values(value: Any, known: dict[int, int] | None = None, level: int = 0
         case float() if not math.isfinite(value):
             raise ValueError(f"{value} is not a finite number")
         case int() if not -(2**63) <= value < 2**63:
-            raise ValueError(f"a whole number of {value.bit_length()} bits; the limit is 64")
+            raise ValueError(f"a whole number with {value.bit_length()} bits; the limit is 64")
         case str() | float() | int() | None:
             pass
         case _:
             raise ValueError(f"{value!r:.40} is a {type(value).__name__}; put text in quotes")
     count = 1 + sum(check_values(part, known, level + 1) for part in parts)
     if count > _LARGEST_COUNT:
-        raise ValueError(f"over {_LARGEST_COUNT} values, aliases followed")
+        raise ValueError(f"more than {_LARGEST_COUNT} values after expanding aliases")
     known[id(value)] = count
     return count
 
@@ -220,7 +220,7 @@ class Expanded(NamedTuple):
 
 
 def expand(source: Path | RecipeFunction, preset: str | None, settings: Sequence[str]) -> Expanded:
-    """The tree of a recipe in a preset, with settings applied. Raises RecipeError if a source is not a recipe."""
+    """Expand a recipe to plain stages, with a preset and settings applied. Raises RecipeError if it is not a recipe."""
     if isinstance(source, RecipeFunction):
         own = [setting for setting in settings if setting.partition("=")[0] in source.parameters]
         tree, chosen, problems = _called(source, preset, own)
@@ -232,12 +232,12 @@ def expand(source: Path | RecipeFunction, preset: str | None, settings: Sequence
 
 
 def recipe_tree(name: str, preset: str) -> dict[str, Any]:
-    """The plain stages of the recipe with the given name or file path."""
+    """The recipe with the given name or path, in a preset, as a tree of plain stages."""
     return expand(find_recipe(name), preset, ()).tree
 
 
 def plain_text(source: Path | RecipeFunction, preset: str | None, settings: Sequence[str]) -> str:
-    """A recipe as YAML: the file if it is self-contained, else plain stages. Raises RecipeError for mistakes."""
+    """A recipe as YAML: the file itself if it is self-contained, else plain stages. Raises RecipeError for mistakes."""
     if isinstance(source, Path) and not preset and not settings and EXTENDS not in read_tree(source):
         return source.read_text("utf-8")
     tree, _, problems = expand(source, preset, settings)
@@ -247,7 +247,7 @@ def plain_text(source: Path | RecipeFunction, preset: str | None, settings: Sequ
 
 
 def preset_names(source: Path | RecipeFunction) -> list[str]:
-    """The presets of a recipe: first the inherited presets, then the recipe's own."""
+    """The presets of a recipe, inherited ones first."""
     return list(source.presets) if isinstance(source, RecipeFunction) else _read(source).presets
 
 
@@ -278,7 +278,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
     """Merge `changes` into `base`, mapping by mapping.
 
     A plugin with a different name, or a stage with a different verb, inherits no options, except that a dataset keeps
-    `withheld`. A training length, in epochs or in steps, replaces an inherited training length.
+    `withheld`. A training length in epochs or steps replaces an inherited one.
     """
     merged = {key: value for key, value in base.items() if key not in replaced(changes)}
     for key, value in changes.items():
@@ -293,7 +293,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 
 
 def replaced(changes: Mapping[str, Any]) -> set[str]:
-    """The inherited alternative keys that a mapping's own keys replace."""
+    """The inherited keys that a mapping replaces because it has a mutually exclusive key, such as `epochs`."""
     written = {key for key, value in changes.items() if isinstance(value, int | float | str)}
     return set().union(*(_REPLACES[key] for key in written & _REPLACES.keys())) - changes.keys()
 
@@ -318,7 +318,7 @@ def _called(recipe: RecipeFunction, preset: str | None, settings: Sequence[str])
 
 
 class _File(NamedTuple):
-    """A recipe file and its parent; below: the preset that the file names for the parent; presets: those to choose."""
+    """A recipe file and its parent. below: the preset that the file selects in the parent. presets: all presets."""
 
     tree: Mapping[str, Any]
     parent: "_File | RecipeFunction | None"
@@ -329,10 +329,10 @@ class _File(NamedTuple):
 
 def _read(path: Path, trail: tuple[Path, ...] = ()) -> _File:
     if path.resolve() in trail or len(trail) >= _DEEPEST_EXTENDS:
-        raise RecipeError(str(trail[0]), [f"{EXTENDS}: a cycle, or over {_DEEPEST_EXTENDS} levels, at {path.name}"])
+        raise RecipeError(str(trail[0]), [f"{EXTENDS}: a cycle or over {_DEEPEST_EXTENDS} levels at {path.name}"])
     tree = read_tree(path)
     if PRESETS in tree and not isinstance(tree[PRESETS], Mapping):
-        raise RecipeError(str(path), [f"{PRESETS}: must map names to the values that they change"])
+        raise RecipeError(str(path), [f"{PRESETS}: must be a mapping of names to the values that they change"])
     presets, written = [*map(str, tree.get(PRESETS) or ())], tree.get(EXTENDS)
     if written is None:
         return _File(tree, None, "", (), presets)
@@ -364,7 +364,7 @@ def _merged(file: _File, preset: str | None) -> Expanded:
         problems.append(f"{PRESETS}.{chosen}: must be a mapping of the values to change")
         changes = {}
     elif chosen and not NAME.fullmatch(chosen):
-        problems.append(f"{PRESETS}: {chosen!r:.60}: a preset's name {NAME_RULE}")
+        problems.append(f"{PRESETS}: the name {chosen!r:.60} {NAME_RULE}")
         chosen = ""
     return Expanded(merge(merge(base, own), changes), chosen, problems)
 
@@ -376,7 +376,7 @@ def _no_preset(chosen: str, names: Sequence[str]) -> str:
 
 
 def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """The tree after each `path.to.key=value` is applied, with values read as YAML, and the problems, one line each."""
+    """Apply each `path.to.key=value`, with values read as YAML; return the tree and the problems, one line each."""
     problems: list[str] = []
     changed, written = dict(tree), [setting.partition("=")[0] for setting in settings]
     for number, setting in enumerate(settings):
@@ -385,10 +385,10 @@ def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[di
         try:
             value = parse_setting(text)
             if not equals or not path or len(parents) > 20:
-                problems.append(f"set {setting}: must be of the form path.to.key=value")
+                problems.append(f"set {setting}: must have the form path.to.key=value")
             elif lost := [earlier for earlier in written[:number] if earlier.startswith(f"{path}.")]:
-                advice = f"give {path} first, or drop one of them"
-                problems.append(f"set {path}: would discard the earlier {lost[0]}; {advice}")
+                advice = f"put {path} first, or remove one of them"
+                problems.append(f"set {path}: would overwrite the earlier {lost[0]}; {advice}")
             else:
                 dropped = {other for other in replaced({key: value}) if ".".join([*parents, other]) not in written}
                 changed = _set(changed, [*parents, key], value, dropped)
@@ -398,12 +398,12 @@ def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[di
     for name, stage in stages.items() if isinstance(stages, Mapping) else ():
         options = stage.get("options") if isinstance(stage, Mapping) else None
         if isinstance(options, Mapping) and None not in map(options.get, ("epochs", "max_steps")):
-            problems.append(f"stages.{name}.options: gives both epochs and max_steps; remove one of them")
+            problems.append(f"stages.{name}.options: has both epochs and max_steps; remove one of them")
     return changed, problems
 
 
 def _set(tree: Any, path: list[str], value: Any, dropped: Collection[str]) -> dict[str, Any]:
-    """The tree with a value at a path, without the keys `dropped` beside it."""
+    """The tree with a value set at a path, and without the keys `dropped` at the same level."""
     branch: dict[str, Any] = dict(tree) if isinstance(tree, Mapping) else {}
     if isinstance(tree, str):  # a short form: `star`, `beir:PATH`, a model's name
         name, colon, source = tree.partition(":")

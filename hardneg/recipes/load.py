@@ -1,4 +1,4 @@
-"""Recipes from trees: every part checked, all mistakes reported at once with their paths, stages copied for seeds."""
+"""Recipes from trees: check every part, report all mistakes at once with their paths, and copy stages for seeds."""
 
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ def _seed_list(value: Any) -> Any:
 
 
 class _Seeds(BaseModel):
-    """Seeds, and the stages to seed: by default all that train."""
+    """Seeds, and the stages to run once per seed: by default, all that train."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -40,7 +40,7 @@ class _Seeds(BaseModel):
 
 
 class DatasetSizes(BaseModel):
-    """The stated size of the dataset, a hint for the estimates of a plan."""
+    """The size of the dataset as stated in the recipe, used to estimate the cost of a plan."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -102,12 +102,12 @@ class Recipe:
         return {name: spec for name, spec in self.stages.items() if isinstance(spec, ReadDataset)}
 
     def view(self, name: str) -> RecipeView:
-        """The recipe as one of its stages sees it."""
+        """The recipe seen from the stage `name`."""
         return RecipeView(name, self.stages, self.plugins, self.model, self.models)
 
 
 def load_recipe(source: Path | RecipeFunction, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
-    """Read and check a recipe. Raises RecipeError that lists all mistakes with their paths."""
+    """Read and check a recipe. Raises RecipeError with all mistakes and their paths."""
     tree, chosen, problems = expand(source, preset, settings)
     recipe = replace(check_recipe(tree, source, chosen, problems), command=run_command(source, chosen, settings))
     return replace(recipe, locked=locked_keys(source)) if isinstance(source, Path) and not settings else recipe
@@ -118,7 +118,7 @@ def check_recipe(
 ) -> Recipe:
     """Check a recipe's tree, read from `source` or built in memory; earlier: the problems found so far.
 
-    Raises RecipeError that lists all mistakes with their paths.
+    Raises RecipeError with all mistakes and their paths.
     """
     problems, notes = list[str](), list[str]()
     top: _Top | None = None
@@ -163,23 +163,24 @@ def check_recipe(
 
 
 def _checked_stages(written: Mapping[str, Any], top: _Top | None, problems: list[str]) -> dict[str, StageSpec]:
-    """The stages without mistakes, with the recipe's seed, title and segments where they inherit them."""
+    """The valid stages, with the seed, title and segments that they inherit from the recipe."""
     stages, outside = dict[str, StageSpec](), dict[str, list[str]]()
     for name, value in written.items():
         path, verb = f"stages.{name}", value.get("stage") if isinstance(value, Mapping) else None
         if not isinstance(name, str) or not NAME.fullmatch(name):
-            problems.append(f"{path:.60}: a stage's name {NAME_RULE}")
+            problems.append(f"{path:.60}: the name of a stage {NAME_RULE}")
         elif name in {START, DATASET}:
-            reason = f"`{START}` is the recipe's model and `{DATASET}` its dataset"
-            problems.append(f"{path}: the name {name!r} is reserved: {reason}")
+            reason = f"`{START}` refers to the recipe's model and `{DATASET}` to its dataset"
+            problems.append(f"{path}: the name {name!r} is reserved, as {reason}")
         elif not isinstance(verb, str):
             named = suggestion(name, [other for other in written if other != name])
-            problems.append(f"{path}.stage: missing{named}; one of: {', '.join(plugin_names('stages'))}")
+            problems.append(f"{path}.stage: missing{named}; available: {', '.join(plugin_names('stages'))}")
         elif verb not in (verbs := plugin_names("stages")):
             if reason := not_installed("stages", verb):
                 outside.setdefault(f"{verb} is {reason}", []).append(name)
             else:
-                problems.append(f"{path}.stage: no stage {verb!r}{suggestion(verb, verbs)}; one of: {', '.join(verbs)}")
+                hint = f"{suggestion(verb, verbs)}; available: {', '.join(verbs)}"
+                problems.append(f"{path}.stage: no stage {verb!r}{hint}")
         else:
             try:
                 spec = load_plugin("stages", verb)
@@ -193,7 +194,7 @@ def _checked_stages(written: Mapping[str, Any], top: _Top | None, problems: list
             except ValidationError as error:
                 problems += [_problem(path, item, spec) for item in mistakes(error)]
     for reason, (first, *others) in outside.items():
-        also = f" (and of {', '.join(others)})" if others else ""
+        also = f" (also of {', '.join(others)})" if others else ""
         problems.append(f"stages.{first}.stage{also}: {reason}")
     return stages
 
@@ -206,7 +207,7 @@ def _problem(path: str, item: Mapping[str, Any], spec: type[BaseModel]) -> str:
     if item["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
         key, known = str(item["loc"][-1]), _known_names(spec, item["loc"])
         return f"{where}: {no_such_option(key, known)}"
-    absent = "; null does not unset it; remove it" if item["input"] is None and item["type"] != "missing" else ""
+    absent = "; to unset it, remove it instead" if item["input"] is None and item["type"] != "missing" else ""
     return f"{where}: {complaint(item)}{absent}"
 
 
@@ -238,10 +239,10 @@ def _reference_problems(view: RecipeView, written: Collection[str]) -> list[str]
             wanted = " or ".join(need.artifact_types)
             if not makes and target not in written:
                 hint = suggestion(target, fitting) or suggestion(target, stages)
-                problems.append(f"{where}: no stage {target!r}{hint}; name one that makes {wanted}")
+                problems.append(f"{where}: no stage {target!r}{hint}; expected a stage of type {wanted}")
             elif makes and not {*makes} & needed:
-                hint = f"; name one of: {', '.join(fitting)}" if fitting else ""
-                problems.append(f"{where}: {target!r} makes {makes[0]}, but {wanted} is needed{hint}")
+                hint = f"; available: {', '.join(fitting)}" if fitting else ""
+                problems.append(f"{where}: {target!r} is of type {makes[0]}, expected {wanted}{hint}")
             traits = replace(view, name=name).traits(target) if need.refuses else {}
             for trait, advice in need.refuses.items():
                 if trait in traits:
@@ -255,7 +256,7 @@ def _reference_problems(view: RecipeView, written: Collection[str]) -> list[str]
 
 
 def in_order(stages: Mapping[str, StageSpec]) -> list[str]:
-    """The names of stages, each after all stages that it references. Raises RecipeError for a cycle."""
+    """The names of stages, each after all stages that it refers to. Raises RecipeError for a cycle."""
     ordered = dict[str, None]()
     for name in stages:
         trail = [name]
@@ -265,7 +266,7 @@ def in_order(stages: Mapping[str, StageSpec]) -> list[str]:
                 ordered[trail.pop()] = None
             elif before in trail:
                 cycle = " → ".join([*trail[trail.index(before) :], before])
-                raise RecipeError("recipe", [f"stages.{before}: a cycle: {cycle}"])
+                raise RecipeError("recipe", [f"stages.{before}: depends on itself ({cycle})"])
             else:
                 trail.append(before)
     return list(ordered)
@@ -302,27 +303,27 @@ def seed_problems(stages: Mapping[str, StageSpec], tree: Mapping[str, Any], seed
             problems.append(f"seeds.stages.{number}: {name!r} (stage {stages[name].stage}) has no seed; remove it")
     drawing = _drawing(stages, seeds)
     if not drawing and not problems:
-        problems.append("seeds: no stage of this recipe trains; remove it")
+        problems.append("seeds: no stage of this recipe trains; remove `seeds`")
     for name in drawing:
         stage, path = tree["stages"].get(name), _seed_path(stages[name])
         own = stage.get("options") if isinstance(stage, Mapping) and path == "options.seed" else stage
         if isinstance(own, Mapping) and "seed" in own:
-            reason = "`seeds` sets this seed too; remove one of them, or name the stages to seed in seeds.stages"
+            reason = "also set by `seeds`; remove one of the two, or list the stages to seed in seeds.stages"
             problems.append(f"stages.{name}.{path}: {reason}")
     copied = _seeded(stages, seeds).copies
     for name, copy in ((name, copy) for name, copies in copied.items() for copy in copies.values()):
         if copy in stages or not NAME.fullmatch(copy):
-            why = "which another stage has" if copy in stages else "which is too long"
+            why = "which is already taken" if copy in stages else "which is too long"
             problems.append(f"stages.{name}: its copy for a seed would be named {copy!r}, {why}; rename the stage")
     if (count := sum(map(len, copied.values())) + len(stages) - len(copied)) > _MOST_WITH_SEEDS:
-        problems.append(f"seeds: makes {count:,} stages; the limit is {_MOST_WITH_SEEDS:,}")
+        problems.append(f"seeds: expands the recipe to {count:,} stages; the limit is {_MOST_WITH_SEEDS:,}")
     return problems
 
 
 def over_seeds(recipe: Recipe, seeds: _Seeds) -> Recipe:
     """The recipe with one copy per seed of each seed-dependent stage; the outputs come from the first seed.
 
-    A copy has the key of the stage with that seed in the recipe. Raises RecipeError if a field cannot name copies.
+    A copy has the key that the stage has with that seed. Raises RecipeError if a field cannot refer to copies.
     """
     seeded, drawing, stages = _seeded(recipe.stages, seeds), _drawing(recipe.stages, seeds), dict[str, StageSpec]()
     for name, spec in recipe.stages.items():
@@ -337,7 +338,7 @@ def over_seeds(recipe: Recipe, seeds: _Seeds) -> Recipe:
                 renamed = renamed.model_copy(update=own)
             stages[copy] = renamed
     lost = [
-        f"stages.{name}.{path}: cannot name {target!r}, which `seeds` copies; name one of its copies"
+        f"stages.{name}.{path}: cannot refer to {target!r}, which `seeds` copies; use one of its copies"
         for name, spec in stages.items()
         for path, target, _ in spec.references()
         if target in seeded.copies
@@ -387,7 +388,7 @@ def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> work.SeededStages
 def with_references(value: Any, names: Mapping[str, str], marked: bool = False) -> Any:
     """Rename the stages in a model's references, including nested ones; a value without references is unchanged.
 
-    names: new names by old name. marked: whether a text in `value` is a reference.
+    names: new names by old name. marked: whether strings in `value` are references.
     """
     if isinstance(value, BaseModel):
         renamed = dict[str, Any]()

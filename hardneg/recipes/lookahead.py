@@ -1,4 +1,4 @@
-"""The needs of a plan, found without downloads: the size of each step, and its packages, data and models."""
+"""What a plan needs, found without downloads: the size of each step, and the packages, data and models."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -42,9 +42,9 @@ class Estimate:
 
 
 def estimate(plan: Plan, store: Store, until: str | None = None, documents: int | None = None) -> list[Estimate]:
-    """Estimate each step, in the order in which they run.
+    """Estimate the steps, in the order in which they run.
 
-    documents: a dataset size to assume, with nothing from that dataset in the store.
+    documents: the dataset size to assume; artifacts in the store are then ignored.
     """
     known = store if documents is None else None
     shapes = {name: plan.recipe.models.of(spec).shape for name, spec in networks(plan)}
@@ -68,7 +68,7 @@ def estimate(plan: Plan, store: Store, until: str | None = None, documents: int 
 
 
 def _likes(plan: Plan, store: Store | None) -> Callable[[Step], Artifact | None]:
-    """A lookup of the store's artifact of a step similar to one of the plan.
+    """A function that finds the artifact of a similar step in the store.
 
     Similar steps have the same stage, options and plugins, except for the seed, and the same dataset and start model;
     their other inputs, such as a trained model, may differ.
@@ -90,7 +90,7 @@ def _likes(plan: Plan, store: Store | None) -> Callable[[Step], Artifact | None]
 
 
 def plan_sizes(plan: Plan, store: Store | None, collection: str = DATASET) -> Sizes:
-    """Counts from the store, else from the recipe or the loader, and shapes from the model configurations.
+    """The size of a dataset, from the store or else from the recipe or loader, and the shape of the recipe's model.
 
     collection: the stage that reads the dataset; the recipe's `sizes` describe only the recipe's own dataset.
     """
@@ -114,7 +114,7 @@ def _counts(collection: Artifact) -> tuple[int, dict[str, int]]:
 
 
 def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, contract.Shape]) -> Sizes:
-    """The sizes for one step, with the step's model and its network, or else the network of its first input."""
+    """The sizes for one step, with its model and its network, or the network of the first input that has one."""
     began = step.spec.began_with(plan.recipe.view(step.name))
     if began is not plan.recipe.model:
         model = plan.recipe.models.of(began)
@@ -124,7 +124,7 @@ def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, contra
 
 
 def networks(plan: Plan) -> Iterator[tuple[str, ModelSpec]]:
-    """The networks other than the recipe's model, such as readers and rerankers, each with its step."""
+    """The networks other than the recipe's model, such as readers and rerankers, each with the name of its step."""
     for name, step in plan.steps.items():
         if (network := step.spec.network(plan.recipe.view(name))) is not None:
             yield name, network
@@ -144,8 +144,8 @@ def no_room(rows: Sequence[Estimate], free: float | None) -> Iterator[str]:
     """A warning if the steps to run need more bytes than the store's file system has free."""
     disk = sum(row.disk for row in rows if not row.cached)
     if free is not None and disk > free:
-        more = "give a store with more space, or use pq, opq-pq or ivfpq indexes"
-        yield f"disk: needs {size(disk)}, but {size(free)} are free in the store; {more}"
+        more = "choose a store with more space, or use pq, opq-pq or ivfpq indexes"
+        yield f"disk: the steps need {size(disk)}, but the store has only {size(free)} free; {more}"
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Need:
     """A package, data set or model that a run needs.
 
     category: package, data or model. subject: the name. there, ahead: bytes on this machine and bytes to download.
-    note: more information. missing: if unavailable, the reason and what to do. exit_code: the exit code for this.
+    note: more information. missing: why it is unavailable and what to do. exit_code: the exit code in that case.
     """
 
     category: str
@@ -171,7 +171,7 @@ class Need:
 
 
 def needs(plan: Plan) -> Iterator[Need]:
-    """The needs of all steps, without duplicates; only listings and headers are read from the hub."""
+    """Find the needs of all steps, without duplicates; only listings and headers are read from the hub."""
     yield from packages(plan)
     if "lucene" in extras(plan.steps.values(), plan) and not absent("lucene"):
         yield _looked_up(
@@ -220,7 +220,7 @@ def _data(loader: Any) -> Lookup:
 def _file(field_path: str, file: str) -> Lookup:
     path = Path(file).expanduser()
     if not path.is_file():
-        raise DataError(f"{field_path}: no file {file}; create it, or set {field_path}=FILE")
+        raise DataError(f"{field_path}: file {file} does not exist; create it, or set {field_path}=FILE")
     return Lookup(there=path.stat().st_size)
 
 
@@ -230,14 +230,14 @@ def _model(models: resolved.ResolvedModels, spec: ModelSpec) -> Lookup:
     except ModelError as error:
         if (command := maker(spec.name)) is None:
             raise
-        raise ModelError(f"model {spec.name}: does not exist; make it with `{command}`") from error
+        raise ModelError(f"model {spec.name}: does not exist; create it with `{command}`") from error
 
 
 _MODULES = {"analysis": ("sklearn",), "cpu": ("faiss",), "hub": ("datasets",), "lucene": ("pyserini", "jnius")}
 
 
 def extras(steps: Iterable[Step], plan: Plan) -> list[str]:
-    """The names of hardneg's extras that the plugins of steps and of their inputs need."""
+    """The names of the hardneg extras that the plugins of steps and of their inputs need."""
     named: set[str] = set()
     for step in steps:
         read = [plan.steps[name] for name in step.inputs.values() if name in plan.steps]
@@ -248,7 +248,7 @@ def extras(steps: Iterable[Step], plan: Plan) -> list[str]:
 
 
 def absent(extra: str) -> str:
-    """The reason why an extra cannot be used, with advice; empty if it can."""
+    """Why an extra cannot be used and what to do; empty if it can be used."""
     if modules := [module for module in _MODULES[extra] if find_spec(module) is None]:
         return f'{", ".join(modules)} not installed: pip install "hardneg[{extra}]"'
     if extra == "lucene":
@@ -260,6 +260,6 @@ def absent(extra: str) -> str:
 
 
 def check_packages(steps: Iterable[Step], plan: Plan) -> None:
-    """Raise MissingDependency listing everything that is missing for the given steps."""
+    """Raise MissingDependency with everything that must be installed for the given steps."""
     if lines := [f"before it can run: {why}" for extra in extras(steps, plan) if (why := absent(extra))]:
         raise MissingDependency("\n".join(lines))

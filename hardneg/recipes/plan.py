@@ -1,4 +1,4 @@
-"""Plans: the steps of a recipe in order, each with a key that its content determines."""
+"""Plans: the steps of a recipe in order, each with a key derived from everything that may change its result."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -23,8 +23,8 @@ class Step:
 
     key: the digest of `origin`. origin: everything that may change the result: stage, versions, options, plugins, input
     keys. inputs: referenced steps by path in the spec, plus `dataset` and the query encoders. plugins: configured
-    plugins by field. contents: the content outside the store on which the key depends, or why it cannot be read, where
-    the key is a lock file's.
+    plugins by field. contents: content outside the store that the key depends on; an error replaces content that is
+    missing, which only a step with the key of a lock file may have.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Step:
 
     @property
     def in_blocks(self) -> bool:
-        """Whether the stage's work is divided into blocks, which an engine makes."""
+        """Whether the stage's work is divided into blocks, which an engine computes."""
         return type(self.spec).blocks is not StageSpec.blocks
 
 
@@ -67,7 +67,7 @@ class Plan:
         return {name: step.key for name, step in self.steps.items()}
 
     def named(self, name: str) -> list[str]:
-        """The steps with a name: one step, or one per seed. Raises UsageError if no step has the name."""
+        """The step called `name`, or its copies for seeds. Raises UsageError if no step has the name."""
         if name in self.recipe.copies:
             return list(self.recipe.copies[name].values())
         if name not in self.steps:
@@ -89,7 +89,7 @@ class Plan:
 
 
 def make_plan(recipe: Recipe, problems: list[HardnegError] | None = None) -> Plan:
-    """Plan the steps of a recipe with their keys, for which the start model and the dataset source are read.
+    """Plan the steps of a recipe; their keys require reading the start model and the source of the dataset.
 
     Raises HardnegError if the model or dataset is missing; if `problems` is given, the error is appended to it instead,
     and the plan can be shown but not run.
@@ -112,7 +112,7 @@ def _model_digest(recipe: Recipe) -> str:
         name = recipe.model.name
         if Path(name).is_dir() or (command := maker(name)) is None:
             raise
-        advice = f"make it with `{command}`, or set model.name=FOLDER"
+        advice = f"create it with `{command}`, or set model.name=FOLDER"
         raise ModelError(f"model {name}: does not exist; {advice}") from None
 
 
@@ -131,9 +131,9 @@ def inputs_of(recipe: Recipe) -> list[Path]:
 
 @dataclass(frozen=True)
 class _Sources:
-    """The contents that keys depend on: those of the recipe's own model, and those read for a step.
+    """The contents that keys depend on: of the recipe's own model, and of the files read for a step.
 
-    locked: the key if a content is missing.
+    locked: the key to use if any content is missing.
     """
 
     start: str
@@ -155,7 +155,7 @@ class _Sources:
         except HardnegError as error:
             failure = error
         except OSError as error:
-            failure = DataError(f"{error.filename}: cannot be read: {error.strerror}")
+            failure = DataError(f"{error.filename}: cannot be read ({error.strerror})")
         if self.locked:
             self.read.append(failure)
         elif self.problems is None:
@@ -190,7 +190,7 @@ def explain(step: Step, store: Store) -> list[str]:
     lines.append(f"the most similar artifact of stage {step.verb} is {nearest}; differences:")
     for path in sorted(wanted.keys() | there.keys()):
         if wanted.get(path) != there.get(path):
-            lines.append(f"  {path}: {there.get(path, 'absent')!r} then, {wanted.get(path, 'absent')!r} now")
+            lines.append(f"  {path}: was {there.get(path, 'absent')!r}, is now {wanted.get(path, 'absent')!r}")
     return lines
 
 
@@ -231,7 +231,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
 
 
 def _network_content(plugin: TrainableReranker, is_taught: bool) -> str:
-    """The digest of a reranker's content; refuses an untrained head unless the stage trains it."""
+    """The digest of a reranker's content; rejects an untrained head unless the stage trains it."""
     if not is_taught and (check_trained := getattr(plugin, "check_trained", None)):
         check_trained()
     return plugin.fingerprint()
@@ -240,7 +240,7 @@ def _network_content(plugin: TrainableReranker, is_taught: bool) -> str:
 def _file_digest(field_path: str, file: str, form: str) -> str:
     path = Path(file).expanduser()
     if not path.is_file():
-        raise DataError(f"{field_path}: no file {file}; set {field_path}=FILE, {form}")
+        raise DataError(f"{field_path}: file {file} does not exist; set {field_path}=FILE, {form}")
     return file_digest(path)
 
 
@@ -253,7 +253,7 @@ def _ancestors(steps: Mapping[str, Step], name: str) -> set[str]:
 
 
 def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested mappings with their paths."""
+    """Yield the values of nested mappings, each with its dotted path."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from flat(item, f"{path}.{key}" if path else str(key))

@@ -1,4 +1,4 @@
-"""The run folder: a recipe's results under stable names, hard links into the store where possible; its indexes."""
+"""The run folder: a recipe's results under stable names, hard-linked from the store where possible."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ def artifacts_of(folder: Path, store: Store) -> dict[str, Artifact]:
     """The artifacts of a run folder's steps, in recipe order. Raises DataError if the store has none of them."""
     if artifacts := _stored(read_lock(folder), store):
         return artifacts
-    raise DataError(f"{folder}: the store {store.root} has no step of this run; give the right {{store}}", "store")
+    raise DataError(f"{folder}: the store {store.root} has no artifact of this run; choose another {{store}}", "store")
 
 
 def _stored(lock: Mapping[str, Any], store: Store) -> dict[str, Artifact]:
@@ -44,9 +44,9 @@ def _stored(lock: Mapping[str, Any], store: Store) -> dict[str, Artifact]:
 
 
 def next_steps(recipe: Recipe, folder: Path, diagnosed: bool = False) -> list[tuple[str, str]]:
-    """Return the next steps after the evaluation in a run folder, each a sentence and a command; empty without metrics.
+    """Return next steps after the evaluation in a run folder, as sentences and commands; none without metrics.
 
-    diagnosed: whether to leave out the advice to run `hardneg diagnose`.
+    diagnosed: whether to omit the advice to run `hardneg diagnose`.
     """
     if not (folder / layout.METRICS).is_file():
         return []
@@ -59,7 +59,7 @@ def next_steps(recipe: Recipe, folder: Path, diagnosed: bool = False) -> list[tu
 
 
 def read_lock(folder: Path) -> dict[str, Any]:
-    """The lock file of a run: `recipe`, `preset`, `command`, `device` (`cpu` or `gpu`), `keys` by step, `tree`.
+    """Read the lock file of a run: `recipe`, `preset`, `command`, `device` (`cpu` or `gpu`), `keys` by step, `tree`.
 
     `measured` is the key of the evaluation behind the folder's metrics; None if not recorded. Raises DataError if the
     file is missing or damaged.
@@ -114,7 +114,7 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
 
 
 def names(plan: Plan) -> list[str]:
-    """Names that `publish` may write into a run folder, whichever steps are made; folder names end in "/"."""
+    """Names that `publish` may write into a run folder, whichever steps run; folder names end in "/"."""
     written = {layout.METRICS, layout.LOCK, *(f"{output}/" for output in plan.recipe.outputs)}
     for name, step in plan.steps.items():
         alone = replace(plan.recipe.view(name), stages={name: step.spec})
@@ -155,8 +155,8 @@ def _published(plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Path]
 class PublishedIndex:
     """An index of a finished recipe.
 
-    stage: the stage behind the index. backend: the index plugin; None for an `encode` stage. model: the query encoder;
-    None for an index of texts or of imported vectors. segments: whether documents have several vectors.
+    stage: the stage that made the index. backend: the index plugin; None for an `encode` stage. model: the query
+    encoder; None for an index of texts or imported vectors. segments: whether documents have several vectors.
     """
 
     stage: str
@@ -244,7 +244,7 @@ class OpenedIndex:
         return cls(searcher, names, None if index.model is None else load_encoder(index.model, device, "fp32"))
 
     def search(self, texts: Sequence[str], depth: int) -> Hits:
-        """The best documents for each query text, as rows."""
+        """Return the best documents for each query text, as row numbers."""
         wanted: Sequence[str] | Encoded = texts
         if self.encoder is not None:
             wanted = self.encoder.encode(texts, "query", EncodeOptions(precision="fp32"))

@@ -1,4 +1,4 @@
-"""Shared names: frozen records in the field's terms, errors, wording of messages, and names of files and plugins."""
+"""Shared vocabulary: frozen records in the field's terms, errors, message wording, and file and plugin names."""
 
 from functools import partial
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Encoded texts: one vector each, or several numbers or vectors each."""
+"""Encoded texts, with one vector or with several numbers or vectors per text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 class EncodedRows:
     """The base class for encodings of n texts with several numbers or vectors per text.
 
-    Arrays of a subclass concatenate all texts; the other fields of the subclass apply to all texts.
+    The array fields of a subclass concatenate all texts; its other fields apply to all texts.
 
     offsets: int64 [n + 1], the start of each text in these arrays, then the length of the arrays.
     """
@@ -48,7 +48,7 @@ class EncodedRows:
 
 
 Encoded = NDArray[np.float32] | EncodedRows
-"""Encoded texts: float32 [n, d] with one vector each, or several numbers or vectors a text."""
+"""Encoded texts: float32 [n, d] with one vector each, or several numbers or vectors per text."""
 
 
 def arrays_of(encoded: Encoded) -> dict[str, NDArray[Any]]:
@@ -59,7 +59,7 @@ def arrays_of(encoded: Encoded) -> dict[str, NDArray[Any]]:
 
 
 def encoded_of(arrays: Mapping[str, NDArray[Any]]) -> Encoded:
-    """Return the encoded texts in the arrays. Raises StopIteration if no known form has these array names."""
+    """Rebuild encoded texts from their arrays. Raises StopIteration if no known form has these array names."""
     if "values" in arrays:
         return arrays["values"]
     form = next(form for form in EncodedRows.__subclasses__() if {each.name for each in fields(form)} == {*arrays})

@@ -1,4 +1,4 @@
-"""The exceptions of hardneg; a message says in one line what is wrong, where, and what to do."""
+"""The exceptions of hardneg; each message says in one line what is wrong, where, and what to do."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 class HardnegError(Exception):
-    """The base of all exceptions of hardneg.
+    """The base class of all hardneg exceptions.
 
     Args:
         message: the problem, with argument names in braces, such as `{depth}`.
-        names: the arguments in braces, which functions show as names and commands show as flags (`called`).
+        names: the arguments in braces, shown as names by functions and as flags by commands (see `called`).
     """
 
     exit_code = 1
@@ -42,7 +42,7 @@ class RecipeError(UsageError):
 
 
 class PluginError(HardnegError):
-    """A plugin is unknown, claimed by two packages, broken, or has bad options."""
+    """A plugin is unknown, claimed by two packages, broken, or has invalid options."""
 
     exit_code = 3
 

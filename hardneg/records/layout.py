@@ -1,15 +1,15 @@
-"""Shared names of files in artifacts, stages and plugins, and the default depths of ranked lists."""
+"""Shared names of artifact files, stages and plugins, and the default depths of ranked lists."""
 
 DATASET = "dataset"
 START = "start"
-"""The names of the dataset stage and of the start model in references of stages."""
+"""The names by which stages refer to the dataset stage and to the start model."""
 
 RUN = "run.trec.gz"
 QUERIES = "queries.arrow"
 """The queries of a run, in the same folder."""
 NEGATIVES = "negatives.arrow"
 DROPPED = "dropped.arrow"
-"""The candidates that a miner dropped, next to its negatives."""
+"""The candidates that a miner dropped, in the same folder as its negatives."""
 METRICS = "metrics.json"
 TUNING = "tuning.json"
 ANSWERS = "answers.jsonl"
@@ -17,33 +17,33 @@ HISTORY = "history.jsonl"
 """The learning curve of a training run."""
 MODEL_FOLDER = "model"
 SPEC_FILE = "hardneg.json"
-"""The file in a model's folder with the prompts, lengths and similarity of its training."""
+"""The file in a model's folder with the prompts, lengths and similarity used in training."""
 INDEX_FOLDER = "index"
-"""The index in the artifact of a stage that makes a model too; otherwise the artifact is the index."""
+"""The index folder in the artifact of a stage that also makes a model; otherwise, the artifact itself is the index."""
 DOC_IDS = "docid"
 TERMS = "terms.txt"
 SHARDS = "shards.json"
-"""Files of an index folder: ids by row, terms by number, and its shards; without these the folder is one shard."""
+"""Files of an index folder: ids by row, terms by number, and the shards; a folder without shards is a single one."""
 WEIGHTS = "sparse.json"
 """The file that marks a folder of term weights, with its numbers of rows and terms."""
 REPORT_HTML = "report.html"
 REPORT_MARKDOWN = "report.md"
 QUERY_TABLE = "queries.tsv"
-"""The scores by query, next to a report."""
+"""The scores of each query, in the same folder as the report."""
 LOCK = "recipe.lock.yaml"
-"""The file in a run folder with the stages and every key."""
+"""The file in a run folder with the resolved recipe and the key of every step."""
 
 # Default depths of ranked lists, in documents per query.
 LIST_DEPTH = 100
-"""The depth of searched, reranked, fused or compared lists, as ANCE's for BM25 (Xiong et al., ICLR 2021)."""
+"""The depth of searched, reranked, fused or compared lists, as in ANCE for BM25 (Xiong et al., ICLR 2021)."""
 TOP_DEPTH = 200
 """The number of candidates for negatives, as in ADORE (Zhan et al., SIGIR 2021), SimANS and ANCE-Tele."""
 MINED_DEPTH = 210
-"""The depth of lists to mine from: ten more than `TOP_DEPTH`, as positives may be among them."""
+"""The depth of lists to mine from: ten more than `TOP_DEPTH`, to leave room for positives."""
 RETURN_DEPTH = 20
-"""Rank cut-off of the round-trip filter for generated queries."""
+"""The cutoff rank of the round-trip filter for generated queries."""
 SCORED_DEPTH = 50
-"""The number of candidates scored by a second model, for negatives and for labels."""
+"""The number of candidates that a second model scores, to filter negatives or to label pairs."""
 
 # Plugins that the core refers to by name, as defaults or in its own recipes.
 TOPK, WINDOW, RANDOM = "topk", "window", "random"

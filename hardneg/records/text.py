@@ -1,11 +1,11 @@
-"""Words of texts in all scripts, for comparison, and language identification."""
+"""Word splitting for text in any script, and language identification."""
 
 from collections.abc import Iterable, Iterator
 
 import regex
 
 UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-"""Letters of scripts without spaces between words, as a set of regex and of RE2."""
+"""Letters of scripts without spaces between words, as a character set for regex and RE2."""
 _LETTER = regex.compile(f"[{UNSPACED}]")
 _TERM = regex.compile(
     rf"(?<![\w--[{UNSPACED}]])[\w--[{UNSPACED}]]+|[{UNSPACED}]{{2}}|(?<![{UNSPACED}])[{UNSPACED}](?![{UNSPACED}])",
@@ -14,7 +14,7 @@ _TERM = regex.compile(
 
 
 def unspaced(text: str) -> bool:
-    """Return whether a text has a letter from a script without spaces between words."""
+    """Return whether text contains a letter from a script without spaces between words."""
     return _LETTER.search(text) is not None
 
 
@@ -27,7 +27,7 @@ def term_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def terms(text: str) -> list[str]:
-    """Return the words of `term_spans`, case-folded."""
+    """Return the words of a text, case-folded and split as in `term_spans`."""
     words: list[str] = _TERM.findall(text.casefold(), overlapped=unspaced(text))
     return words
 
@@ -65,7 +65,7 @@ _COMMON = {
     "tr": "ve bir bu için ile olarak çok gibi",
 }
 _LEAST = 0.05
-"""The share of letters of a script, or of words, that identifies another language than the script's first."""
+"""The minimum share of letters or words that identifies a language other than the script's default."""
 
 
 def language_of(texts: Iterable[str]) -> str:

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
-"""The form of a repository's id on the hub."""
+"""The pattern of a repository id on the Hugging Face hub."""
 
 
 class Document(NamedTuple):
-    """One entry of a corpus; `contents`, the title, a space and the text, is what is encoded and indexed."""
+    """One entry of a corpus; `contents` (the title, a space and the text) is encoded and indexed."""
 
     doc_id: str
     text: str
@@ -72,7 +72,7 @@ class Collection(Protocol):
 
 
 class Lookup(NamedTuple):
-    """The files of a source: bytes on this machine, bytes to download, and a note."""
+    """The result of looking up a source: bytes on this machine, bytes to download, and a note."""
 
     there: int = 0
     ahead: int = 0
@@ -117,7 +117,7 @@ class HasGroups(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PluginSetting:
-    """A plugin named by a recipe or a command, with its options."""
+    """A plugin chosen in a recipe or a command, with its options."""
 
     name: str
     options: Mapping[str, object] = field(default_factory=dict)
@@ -137,7 +137,7 @@ class Hits:
 
 @dataclass(frozen=True, slots=True)
 class RankedList:
-    """The entries of one query in one run, best first: doc_ids, and scores, float32 [n], descending."""
+    """The ranked list of one query in one run, best first; scores: float32 [n], descending."""
 
     doc_ids: Sequence[str]
     scores: "NDArray[np.float32]"
@@ -149,7 +149,7 @@ class RankedList:
 
 
 SCORES = "scores"
-"""The label of hits whose scores filters use instead of the list's own."""
+"""The label of the hits that provide scores for filters, instead of the list itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class Candidates:
 
     @property
     def listed(self) -> list[str]:
-        """The documents of all lists, each once, in the order of the lists."""
+        """The documents of all lists without duplicates, in the order of the lists."""
         return list(dict.fromkeys(doc_id for ranked in self.hits.values() for doc_id in ranked.doc_ids))
 
 
@@ -236,11 +236,11 @@ class ScoreBatch:
     ranks: int64 [B, M] or None, the document's rank in the list it was retrieved from, counted from 1; 0 if unknown.
     teacher: float [B, M] or None, a teacher's scores, nan if unknown.
     weights: float [B] or None, the weight of each row.
-    guide: float [B, M] or None, the scores of another model, the guide; likewise guide_query_query [B, B] and
-        guide_document_document [M, M], for the queries and for the columns' documents with each other.
-    query_query: float [B, B], document_document: float [M, M], or None, the model's own scores of queries, and of the
-        columns' documents, with each other; -inf where a column must not count as a negative of a row, such as a query
-        for itself, or documents of the same query for each other.
+    guide: float [B, M] or None, the scores of another model, the guide; guide_query_query [B, B] and
+        guide_document_document [M, M] are its scores between queries and between the columns' documents.
+    query_query: float [B, B], document_document: float [M, M], or None, the model's own scores between queries and
+        between the columns' documents; -inf where a column must not count as a negative of a row, such as a query for
+        itself, or documents of the same query for each other.
     """
 
     scores: "Tensor"
@@ -264,7 +264,7 @@ class EncodedBatch:
     queries: float [B, ...], documents: float [D, ...], each document once, in the encoder's own form (for term weights,
     [B, V] and [D, V]).
     counts: int64 [D], the number of columns of the score matrix that each document has.
-    done: the completed share of the training steps, from 0 to below 1.
+    done: the completed fraction of the training steps, in [0, 1).
     """
 
     queries: "Tensor"

@@ -15,7 +15,7 @@ _RULES = {
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
     **dict.fromkeys(("list_type", "tuple_type", "set_type", "iterable_type"), _LIST),
     **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type", "dataclass_type"), _MAPPING),
-    "string_type": "a text",
+    "string_type": "a string",
     "finite_number": "a finite number",
     "none_required": "left empty",
     "greater_than": "greater than {gt}",
@@ -27,16 +27,16 @@ _RULES = {
     "enum": "{expected}",
 }
 _LENGTHS = {
-    "too_short": "have at least {min_length}, not {actual_length}",
-    "too_long": "have at most {max_length}, not {actual_length}",
+    "too_short": "have a length of at least {min_length}, not {actual_length}",
+    "too_long": "have a length of at most {max_length}, not {actual_length}",
     "string_too_short": "have at least {min_length} characters",
     "string_too_long": "have at most {max_length} characters",
-    "string_pattern_mismatch": "be of the form {pattern}",
+    "string_pattern_mismatch": "match the pattern {pattern}",
 }
 
 
 def complaint(item: Mapping[str, Any]) -> str:
-    """Return one line for an item of `ValidationError.errors()`: the required and the given value."""
+    """Describe an item of `ValidationError.errors()` in one line, with the required and the actual value."""
     error_type, context, got = item["type"], item.get("ctx", {}), item["input"]
     if error_type in ("missing", "missing_argument"):
         return "missing"
@@ -70,7 +70,7 @@ def not_finite(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
 
 
 def mistakes(error: Any) -> list[Any]:
-    """Return the errors of a pydantic `ValidationError`, except lists too short only because of wrong items."""
+    """Return the errors of a pydantic `ValidationError`, except for lists that only invalid items made too short."""
     errors = error.errors()
     return [
         item
@@ -88,11 +88,11 @@ _ELSEWHERE = {
     "per_device_train_batch_size": ("batch_size",),
     "num_negatives": ("negatives_per_query", "count", "miner"),
 }
-"""Names here for names of transformers and sentence-transformers, in lower case."""
+"""Equivalent names in hardneg, by lower-case name in transformers and sentence-transformers."""
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for a known word with the same meaning or the nearest spelling, or an empty text."""
+    """Return `; did you mean 'x'?` for a known synonym or the nearest spelling, or an empty string."""
     names = list(known)
     close = [name for name in _ELSEWHERE.get(word.lower(), ()) if name in names]
     close += difflib.get_close_matches(word, names, n=1, cutoff=0.6)
@@ -100,7 +100,7 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, or the name of its class."""
+    """Return the first line of an error's message, or the name of its class if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 

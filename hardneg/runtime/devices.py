@@ -1,4 +1,4 @@
-"""The devices to compute on, their capabilities, and the precision of their products."""
+"""Compute devices, their capabilities, and the precision of their matrix products."""
 
 import os
 import platform
@@ -23,7 +23,7 @@ _CAPS["DNNL_MAX_CPU_ISA"] = _CAPS["ONEDNN_MAX_CPU_ISA"]
 
 
 def has_bf16_units(device: "torch.device") -> bool:
-    """Return whether a device has hardware for bfloat16 products; other devices emulate it."""
+    """Return whether a device multiplies bfloat16 in hardware; other devices emulate it."""
     if device.type != "cuda":
         return device.type == "cpu" and bf16_on_cpu()
     import torch
@@ -45,7 +45,7 @@ def cpu_name() -> str:
 
 @cache
 def _cpu(facts: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
-    """Return the facts about the first CPU on Linux; nothing elsewhere."""
+    """Return the properties of the first CPU on Linux; empty on other systems."""
     try:
         first = facts.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
     except OSError:
@@ -59,7 +59,7 @@ def check_device(device: str, field: str = "device") -> None:
 
     device: `cpu`, `cuda`, `cuda:1`, `mps`, or another torch device. field: the option's name, for the message.
 
-    Raises UsageError if this machine lacks the device; the message names the available devices.
+    Raises UsageError if this machine has no such device; the message lists the available devices.
     """
     if device == "cpu" or device in (known := known_devices()):
         return
@@ -71,7 +71,7 @@ def check_device(device: str, field: str = "device") -> None:
     elif device_type in known:
         reason = f"this machine has no {device}"
     else:
-        reason = f"torch {torch.__version__} finds no {device_type} device here"
+        reason = f"torch {torch.__version__} found no {device_type} device here"
     where = f"{{{field}}}" if field.isidentifier() else field
     raise UsageError(f"{where} {device}: {reason}; available: {', '.join(known)}", field)
 
@@ -88,17 +88,17 @@ def known_devices() -> list[str]:
 
 @contextmanager
 def float32_products(device: "torch.device", tf32: bool = False) -> Iterator[None]:
-    """Set the precision of float32 products on a GPU inside the block; other devices have only one.
+    """Set the precision of float32 matrix products on a GPU inside the block; other devices have only one.
 
-    TF32 keeps 10 of the 23 bits of a mantissa, and is several times as fast. Afterwards torch's setting is restored,
+    TF32 keeps 10 of the 23 mantissa bits and is several times faster. Afterwards torch's setting is restored,
     and from torch 2.9 on also the settings of single backends. Torch's setting cannot be read if a backend contradicts
-    it, as after `TrainingArguments(tf32=True)`; a backend that inherited its precision inherits it again afterwards.
+    it, as after `TrainingArguments(tf32=True)`; a backend that inherited its precision does so again afterwards.
 
     Raises UsageError if TF32 is requested on a device without TF32.
     """
     if device.type != "cuda":
         if tf32:
-            raise UsageError(f"tf32 needs a CUDA GPU, and this device is {device.type}: leave it out")
+            raise UsageError(f"tf32 needs a CUDA GPU, but the device is {device.type}; omit it")
         yield
         return
     import torch

@@ -1,4 +1,4 @@
-"""Processes of torchrun or accelerate that share work; in a single process functions need no torch."""
+"""Work shared by the processes of torchrun or accelerate; a single process does not import torch."""
 
 import json
 import os
@@ -43,7 +43,7 @@ class World:
     local_size: int = 1
 
     def share(self, total: int) -> slice:
-        """Return this process's part of `total` items; the sizes of the parts differ by one at most."""
+        """Return this process's part of `total` items; the sizes of the parts differ by at most one."""
         return slice(total * self.rank // self.size, total * (self.rank + 1) // self.size)
 
     def shares(self, total: int) -> list[int]:
@@ -71,11 +71,11 @@ def check_settings() -> None:
         name for name, usual in _REFUSED.items() if os.environ.get(name, usual).lower() not in (usual, "0", "no")
     ]:
         reason = "every process holds the whole model, and `accumulate` and `precision` are training options"
-        raise UsageError(f"{', '.join(found)}: not supported, as {reason}: remove them from the launcher's settings")
+        raise UsageError(f"{', '.join(found)}: not supported, as {reason}; remove them from the launcher's settings")
 
 
 def gpu_of(here: World) -> int | None:
-    """Return the number of this process's GPU: its share of the visible GPUs, or the only visible GPU."""
+    """Return the number of this process's GPU: its local rank, or the only visible GPU; None if GPUs are too few."""
     import torch
 
     count = torch.cuda.device_count()
@@ -120,9 +120,7 @@ def _meet(here: World) -> "Store":
         reason = str(error).split("\n")[0]
         raise UsageError(f"process 0 at {address} did not answer {minutes} ({reason})") from error
     if came < here.size:
-        raise UsageError(
-            f"{came} of {here.size} processes connected to {address} {minutes}; start them on every machine"
-        )
+        raise UsageError(f"only {came} of {here.size} processes connected to {address} {minutes}; start the others too")
     store.set_timeout(PATIENCE)
     return store
 
@@ -180,7 +178,7 @@ def from_whoever_asks_first(name: str, make: Callable[[], str]) -> str:
 
 
 def settle_by(settle: Settle) -> None:
-    """Make `from_whoever_asks_first` call `settle`, in a process that an engine started along with other processes."""
+    """Make `from_whoever_asks_first` call `settle`, in one of several processes that an engine started."""
     _settling[:] = [settle]
 
 
@@ -223,8 +221,8 @@ def gather(part: "Tensor", total: int) -> "Tensor":
     The gradient of a part is the sum of its gradients in all processes: if each process computes the same loss from the
     whole, the weights' gradients, averaged over processes, equal the gradients of a single process.
 
-    part: [n, d], or [n, T, d] where T may differ between processes; this process's share of `total` rows, without
-    rows beyond the share. Returns [total, d], or [total, T, d] with the largest T, padded with zeros.
+    part: [n, d], or [n, T, d] where T may differ between processes; this process's share of `total` rows;
+    rows beyond the share are dropped. Returns [total, d], or [total, T, d] with the largest T, padded with zeros.
     """
     if (here := world()).size == 1:
         return part

@@ -1,4 +1,4 @@
-"""Progress of long steps, for any kind of output, and seconds by operation."""
+"""Progress reports for long steps, and time spent by operation."""
 
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -16,7 +16,7 @@ class Task(Protocol):
     """A running progress bar."""
 
     def advance(self, count: int = 1) -> None:
-        """Count `count` more units as done."""
+        """Mark `count` more units as done."""
 
     def describe(self, text: str) -> None:
         """Show a short text next to the bar, such as the loss."""
@@ -51,9 +51,9 @@ class Silent:
 
 @dataclass
 class Lines:
-    """A progress reporter in lines, at most one per ten seconds over all tasks: units done, rate, time left.
+    """A progress reporter that writes at most one line per ten seconds: units done, rate, time left.
 
-    note: writes a line. clock: returns seconds. reported: the time of the last line, or at first of the first task.
+    note: writes a line. clock: returns seconds. reported: the time of the last line, initially of the first task.
     """
 
     note: Callable[[str], None]

@@ -1,4 +1,4 @@
-"""Random draws that depend only on a seed and names: not on order, batch, process or machine."""
+"""Random draws that depend only on a seed and names, not on order, batch, process or machine."""
 
 import hashlib
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 SEED = 42
 """The default seed of a recipe."""
 FIXED = 0
-"""The seed of draws that do not depend on the recipe's seed: generated data, weights that a model's files lack."""
+"""The seed of draws that ignore the recipe's seed: generated data, and weights missing from a model's files."""
 
 
 def derive_seed(seed: int, *names: object) -> int:

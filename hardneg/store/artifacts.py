@@ -1,8 +1,8 @@
-"""The content-addressed store: one folder per artifact, its manifest written last, one rename to finish it.
+"""The content-addressed store: one folder per artifact, finished by writing its manifest and renaming it.
 
 <store>/<key>/              a finished artifact, with manifest.json
 <store>/<key>.partial/      an unfinished one, in progress or left by a stopped run; the next run resumes it
-<store>/locks/<key>         locked while it is being made; the system releases it when the process dies
+<store>/locks/<key>         locked while the artifact is made; the system unlocks it when the process dies
 <store>/roots/              the keys that `gc` keeps, and the outputs that use them (`hardneg.store.outputs`)
 """
 
@@ -73,14 +73,14 @@ class Store:
                 raise ArtifactError(f"{folder}: damaged: {MANIFEST} is missing") from None
             return None
         except PermissionError:
-            advice = "made by another user, and not readable for you; ask for read permission, or choose another folder"
+            advice = "made by another user and not readable by you; ask for read permission, or choose another folder"
             raise ClosedArtifact(f"{folder}: {advice} with {{store}}", "store") from None
         except (OSError, ValueError, RecursionError) as error:
             raise ArtifactError(f"{path}: damaged: {error}") from None
         if not isinstance(manifest, dict) or not isinstance(manifest.get("format"), int):
             raise ArtifactError(f"{path}: damaged: not a manifest")
         if manifest["format"] > FORMAT:
-            newer = f"written by a newer hardneg (format {manifest['format']}, this one reads {FORMAT})"
+            newer = f"written by a newer hardneg (format {manifest['format']}; this one reads {FORMAT})"
             raise NewerArtifact(f"{path}: {newer}; upgrade hardneg or use another {{store}}", "store")
         for name, size in manifest["files"].items():
             try:
@@ -94,7 +94,7 @@ class Store:
         return Artifact(key, manifest["kind"], folder, manifest["facts"], manifest["origin"], files)
 
     def whole(self, key: str, note: Callable[[str], None] = lambda text: None) -> Artifact | None:
-        """Return the finished artifact of `key`, or None; if the artifact is damaged, `note` gets a message.
+        """Return the finished artifact of `key`, or None; if it is damaged, call `note` with a message.
 
         Raises NotOurs as `find` does.
         """
@@ -103,7 +103,7 @@ class Store:
         except NotOurs:
             raise
         except ArtifactError as error:
-            note(f"{error}; it is made again")
+            note(f"{error}; recreating it")
             return None
 
     def discard(self, key: str) -> None:
@@ -122,7 +122,7 @@ class Store:
     ) -> Iterator[bool]:
         """Hold the lock of `key`, exclusive or shared; yields False only if another process holds the lock.
 
-        waiting: called once before waiting for another process. patient: whether to wait or go on without the lock.
+        waiting: called once before waiting for another process. patient: whether to wait if another process has it.
         """
         operation, locks = fcntl.LOCK_SH if shared else fcntl.LOCK_EX, self.root / "locks"
         with disk_errors(self.root):
@@ -172,7 +172,7 @@ class Store:
         return Artifact(key, artifact_type, self.root / key, facts, origin, digests)
 
     def recover(self, key: str) -> None:
-        """Finish an artifact whose process died between manifest and rename. The caller must hold the lock."""
+        """Finish an artifact whose process died just before the final rename. The caller must hold the lock."""
         partial, final = self._partial(key), self.root / key
         if not (partial / MANIFEST).exists() or final.exists():
             return
@@ -184,7 +184,7 @@ class Store:
             flush(self.root)
 
     def artifacts(self) -> list[Artifact | ArtifactError]:
-        """Return all finished artifacts, with errors for damaged artifacts. Raises ArtifactError like `folders`."""
+        """Return all finished artifacts, or the error for each damaged one. Raises ArtifactError as `folders` does."""
         finished: list[Artifact | ArtifactError | None] = []
         for path in self.folders():
             if not path.suffix and (path / MANIFEST).exists():
@@ -197,7 +197,7 @@ class Store:
     def folders(self) -> list[Path]:
         """Return the folders of all artifacts, finished, unfinished or being removed, that have a manifest or a lock.
 
-        Raises ArtifactError if the folder has content, but none of it belongs to a store.
+        Raises ArtifactError if the root has content, but none that belongs to a store.
         """
         there = sorted(self.root.iterdir()) if self.root.is_dir() else []
         named = [path for path in there if _FOLDER.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
@@ -205,12 +205,12 @@ class Store:
         own = [path for path in named if (path / MANIFEST).exists() or (locks / path.name.partition(".")[0]).exists()]
         if there and not (own or locks.exists() or (self.root / "roots").exists()):
             names = f"{', '.join(path.name for path in there[:3])}{', ...' if len(there) > 3 else ''}"
-            raise ArtifactError(f"{self.root}: not a store (it holds {names}); name one with {{store}}", "store")
+            raise ArtifactError(f"{self.root}: not a store (it contains {names}); choose one with {{store}}", "store")
         return own
 
     @property
     def read_only(self) -> bool:
-        """Whether the store exists and may not be written, so that artifacts can only be read."""
+        """Whether the store exists but is not writable, so that artifacts can only be read."""
         folders = [self.root, self.root / "locks", self.root / "roots"]
         return any(folder.is_dir() and not may_write(folder) for folder in folders)
 
@@ -238,7 +238,7 @@ def may_write(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of checking one artifact: the key, the stage that made it, and the problem in one line, or empty.
+    """The result of checking one artifact: the key, the stage that made it, and the problem, one line or empty.
 
     size_only: only sizes were compared, because an earlier hardneg wrote no digests. newer: nothing was checked,
     because a newer hardneg wrote the artifact.
@@ -253,7 +253,7 @@ class Checked:
 
 
 def check(store: Store, progress: Progress) -> Iterator[Checked]:
-    """Read every byte of every artifact in a store. Raises ArtifactError as `Store.folders` does."""
+    """Check every artifact in a store by reading every byte. Raises ArtifactError as `Store.folders` does."""
     keys = [path.name for path in store.folders() if not path.suffix]
     with progress.task("checking", len(keys), "artifacts") as task:
         for key in keys:
@@ -262,12 +262,12 @@ def check(store: Store, progress: Progress) -> Iterator[Checked]:
 
 
 def damage(folder: Path) -> str:
-    """Return the problem of the artifact in `folder` in one line; empty if every byte is as written."""
+    """Describe the damage to the artifact in `folder` in one line; empty if every byte is as written."""
     return verified(Store(folder.parent), folder.name).problem
 
 
 def verified(store: Store, key: str) -> Checked:
-    """Read every byte of one artifact and return the result."""
+    """Check one artifact by reading every byte."""
     try:
         artifact = store.find(key)
     except NewerArtifact:
@@ -288,5 +288,5 @@ def verified(store: Store, key: str) -> Checked:
             if not noted or file_digest(artifact.path / name) == noted:
                 continue
         wrong.append(name)
-    problem = f"{artifact.path}: damaged: {', '.join(wrong)}: the bytes have changed" if wrong else ""
+    problem = f"{artifact.path}: damaged: the bytes of {', '.join(wrong)} have changed" if wrong else ""
     return Checked(key, stage, size, problem, size_only=not all(artifact.files.values()))

@@ -1,4 +1,4 @@
-"""The store of finished blocks, one file each, written under another name and renamed: a file is a finished block."""
+"""A store of finished blocks, one file each; files are renamed when complete, so every file is a finished block."""
 
 import json
 import zipfile
@@ -43,7 +43,7 @@ class BlockStore:
         if not path.exists():
             replace_text(path, json.dumps(wanted))
         elif (found := json.loads(path.read_text(encoding="utf-8"))) != wanted:
-            cuts = f"{found[0]} blocks of at most {found[1]}, and this hardneg makes {wanted[0]} of {wanted[1]}"
+            cuts = f"{found[0]} blocks of at most {found[1]}, but this hardneg makes {wanted[0]} of {wanted[1]}"
             raise ArtifactError(f"{self.folder}: started with {cuts}; delete the folder and run again")
 
     def finished(self) -> set[int]:
@@ -57,7 +57,7 @@ class BlockStore:
             ArtifactError: the folder is gone because another process has merged the blocks.
         """
         if not self.folder.is_dir():
-            raise ArtifactError(f"{self.folder}: missing: another process has finished or removed it")
+            raise ArtifactError(f"{self.folder}: no longer exists; another process has finished or removed it")
         parts = {**block.parts, _FACTS: json.dumps(block.facts, sort_keys=True).encode()}
         arrays = {n: np.frombuffer(part, np.uint8) if isinstance(part, bytes) else part for n, part in parts.items()}
         with replacing(self.folder / f"{number:09d}{_BLOCK}") as file:
@@ -81,13 +81,13 @@ class BlockStore:
             raise ArtifactError(f"{path}: damaged ({error}) and removed; run the step again") from None
 
     def texts(self, name: str, count: int) -> Iterator[bytes]:
-        """Yield the bytes `name` of each of the first `count` blocks that has them. Raises the errors of `read`."""
+        """Yield the bytes `name` of the first `count` blocks, where present. Raises the same errors as `read`."""
         for number in range(count):
             for part in self.read(number, name).values():
                 yield part.tobytes()
 
     def facts(self, count: int) -> Counter[str]:
-        """Return the summed counts of the first `count` blocks. Raises the errors of `read`."""
+        """Return the summed counts of the first `count` blocks. Raises the same errors as `read`."""
         total = Counter[str]()
         for number in range(count):
             total.update(json.loads(self.read(number, _FACTS)[_FACTS].tobytes()))
@@ -107,7 +107,7 @@ def write_behind(blocks: Iterable[tuple[int, BlockResult]], write: Callable[[int
 
 
 def contiguous(numbers: Sequence[int]) -> Iterator[range]:
-    """Yield ascending numbers as ranges of consecutive numbers."""
+    """Group ascending numbers into ranges of consecutive numbers."""
     begins = [i for i, number in enumerate(numbers) if not i or number != numbers[i - 1] + 1]
     for begin, end in pairwise([*begins, len(numbers)]):
         yield range(numbers[begin], numbers[end - 1] + 1)

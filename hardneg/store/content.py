@@ -1,4 +1,4 @@
-"""Content of the store: files written atomically, digests that identify it, options in keys, and recorded choices."""
+"""Store contents: atomic file writes, digests that identify content, options in keys, and recorded choices."""
 
 import errno
 import fcntl
@@ -41,8 +41,8 @@ def remove_asides(folder: Path) -> None:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a new file that replaces `path`, complete and flushed to disk, at the end of the block.
 
-    If the block fails, `path` stays as it was. A name that ends in `.gz` is written as gzip; equal content gives equal
-    bytes. Several threads and processes may replace one file; the last version stays.
+    If the block fails, `path` is unchanged. A name that ends in `.gz` is written as gzip, with equal bytes for equal
+    content. Several threads and processes may replace one file; the last version stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = aside(path)
@@ -65,8 +65,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 def replacing_folder(folder: Path) -> Iterator[Path]:
     """Open a new folder that replaces `folder`, complete and flushed to disk, at the end of the block.
 
-    If the block fails, `folder` stays as it was. One thread at a time replaces a folder while others wait; the last
-    version stays. What a dead process left behind is removed by the next process.
+    If the block fails, `folder` is unchanged. One thread at a time replaces a folder while others wait; the last
+    version stays. The next process removes what a dead process left behind.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     new, old = (folder.with_name(f".{folder.name}.tmp{end}") for end in ("", ".old"))
@@ -89,7 +89,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Hold a lock file, removed afterwards: a process that waited for a removed one creates it again."""
+    """Hold a lock file and remove it afterwards; a process that waited for a removed file creates it again."""
     while True:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -104,13 +104,13 @@ def _alone(lock: Path) -> Iterator[None]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Replace the file `path` with a text, as `replacing` does."""
+    """Replace the contents of the file `path` with text, as `replacing` does."""
     with replacing(path) as file:
         file.write(text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace the file `path` with JSON, as `replacing` does."""
+    """Replace the contents of the file `path` with JSON, as `replacing` does."""
     with replacing(path) as file:
         file.write(f"{json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True)}\n".encode())
 
@@ -165,16 +165,16 @@ def flush(path: Path) -> None:
 
 @contextmanager
 def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
-    """Turn disk errors into one clear line; `option` names the argument that selects another folder.
+    """Turn disk errors into one clear line; `option` is the argument that selects another folder.
 
     Raises:
         ArtifactError: the disk is full, read-only, or not writable by this user.
     """
     option = f"{{{option}}}" if option.isidentifier() else option
     advice = {
-        errno.ENOSPC: "the disk is full; free some space and run again: it resumes from here",
-        errno.EDQUOT: "the disk quota is used up; free some space and run again: it resumes from here",
-        errno.EFBIG: "the file exceeds the size limit (ulimit -f); raise it and run again: it resumes from here",
+        errno.ENOSPC: "the disk is full; free some space and run again to resume from here",
+        errno.EDQUOT: "the disk quota is used up; free some space and run again to resume from here",
+        errno.EFBIG: "the file exceeds the size limit (ulimit -f); raise it and run again to resume from here",
         errno.EIO: "the disk cannot be read or written; check it, then run again",
         errno.EROFS: f"the disk is read-only; choose another folder with {option}",
         errno.EACCES: f"writing is not allowed; choose another folder with {option}",
@@ -193,7 +193,7 @@ def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
 class Content:
     """Content outside the store, identified by its digest.
 
-    find: computes the digest anew. files: the digested files, each with its state before it was read.
+    find: recomputes the digest. files: the digested files, each with its state before it was read.
     """
 
     find: Callable[[], str]
@@ -224,7 +224,7 @@ class Content:
 
 
 def note_read(path: Path) -> tuple[int, ...]:
-    """Return the state of a file, or of a folder's names, and note that the digest being computed covers it."""
+    """Return the state of a file, or of a folder's names, and record that the digest being computed covers it."""
     state: tuple[int, ...] = ()
     with suppress(OSError):
         status = path.stat()
@@ -261,10 +261,10 @@ def tree_digest(root: Path, names: Iterable[str] | None = None) -> str:
 
 _MARK = "in_identity"
 FREE: dict[str, Any] = {_MARK: False}
-"""Mark of a field of a pydantic model that cannot change a result: it is in no key."""
+"""Mark for a pydantic field that cannot change a result and is therefore in no key."""
 
 LATER: dict[str, Any] = {_MARK: "unless it has its default"}
-"""Mark of a field that is newer than stored artifacts: it enters a key when it differs from its default."""
+"""Mark for a pydantic field newer than stored artifacts: it is in a key only if it differs from its default."""
 
 _LEGACY: Mapping[str, tuple[str, Mapping[Any, str]]] = {
     "iterate_negatives": ("order", {True: "consecutive"}),
@@ -274,7 +274,7 @@ _LEGACY: Mapping[str, tuple[str, Mapping[Any, str]]] = {
 
 
 def options_in_key(options: Any, without: Collection[str] = ()) -> dict[str, Any]:
-    """Return the options that may change a result, by name, as JSON values; defaults included.
+    """Return the options that may change a result, by name, as JSON values, including defaults.
 
     An option marked `FREE` never counts; one marked `LATER` counts only if it differs from its default. A dataclass has
     these marks in the fields' metadata, or lists such options in the class variables `free` and `later`.
@@ -322,9 +322,9 @@ _listening: list[tuple[dict[str, str], Path | None]] = []
 
 
 def choose(subject: str, best: str, *others: str) -> str:
-    """Return the recorded way to compute a subject if it is among the choices, else `best`; the first process decides.
+    """Return the recorded choice for a subject if it is one of the given ones, else `best`; the first process decides.
 
-    Use this for ways that round differently: a resumed step, even on another machine, keeps the recorded way.
+    Use this for algorithms that round differently: a resumed step keeps the recorded one, even on another machine.
     """
     chosen = _chosen.get(subject, "")
     if chosen not in (best, *others):

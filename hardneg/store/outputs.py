@@ -42,7 +42,7 @@ class Unfinished:
 
 @contextlib.contextmanager
 def reserve(store: Store, command: str, owner: Path, keys: Sequence[str]) -> Iterator[None]:
-    """Keep `keys` while the block runs; after a failure, until a later run succeeds or `gc` forgets the failed run."""
+    """Keep `keys` from `gc` during the block; after a failure, until a later run succeeds or `gc` forgets the run."""
     if store.read_only:
         yield
         return
@@ -129,7 +129,7 @@ def owners(store: Store, key: str) -> list[Path]:
 def garbage(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
     """Return the folders that no output, no unfinished run and no process uses, with their sizes in bytes.
 
-    forget: whether to ignore unfinished runs that are not running.
+    forget: whether to ignore unfinished runs whose process has ended.
     """
     used = _used(store, forget)
     free = [path for path in store.folders() if _key(path) not in used and not store.held(_key(path))]
@@ -194,7 +194,7 @@ def _key(folder: Path) -> str:
 
 
 def _size(folder: Path) -> int:
-    """Return the bytes of its files; some may be removed meanwhile."""
+    """Return the total bytes of a folder's files; some may be removed meanwhile."""
     total = 0
     for path in filter(Path.is_file, folder.rglob("*")):
         with contextlib.suppress(FileNotFoundError):
@@ -203,19 +203,19 @@ def _size(folder: Path) -> int:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return the records of a root; empty if it has none.
+    """Return the record in a file of `roots/`; empty if there is no file.
 
     Raises:
-        ArtifactError: it cannot be read, so the keys that it keeps are unknown.
+        ArtifactError: the record cannot be read, so the keys that it keeps are unknown.
     """
     try:
         entry = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        raise ArtifactError(f"{path}: damaged: {error}; remove it if no result listed in it is needed") from None
+        raise ArtifactError(f"{path}: damaged: {error}; remove it if you need no result listed in it") from None
     if not isinstance(entry, dict) or not {"owner", "keys"} <= entry.keys():
-        raise ArtifactError(f"{path}: damaged: it names no keys; remove it if no result listed in it is needed")
+        raise ArtifactError(f"{path}: damaged: no keys; remove it if you need no result listed in it")
     return entry
 
 
@@ -223,8 +223,8 @@ def _read(path: Path) -> dict[str, Any]:
 class Target:
     """A file or folder to write; for a run folder, also the possible `names` inside and the file that identifies it.
 
-    A folder is replaced whole, the names in a run folder one by one; names of folders end in "/". use: how to use an
-    existing file unchanged, for the message that refuses to replace the file.
+    A folder is replaced whole, the names in a run folder one by one; names of folders end in "/". use: advice on
+    using an existing file, for the message that refuses to replace it.
     """
 
     path: Path
@@ -315,11 +315,11 @@ class Outputs:
                 except (ArtifactError, OSError) as error:
                     reason = error
                 if reason is not None:
-                    self.tell(f"only {self.words.overwrite} will replace {target.path}: {reason}")
+                    self.tell(f"{target.path}: not recorded ({reason}); replacing it needs {self.words.overwrite}")
             yield
 
     def _file_problems(self, target: Target, another: str) -> Iterator[str]:
-        """Yield a line for each input that the target would replace, and one for files of another origin."""
+        """Yield a line for each input that the target would replace, and one for files written by anything else."""
         tops = [target.path / name for name in target.names]
         for source in filter(os.path.exists, [*self.inputs, self.store.root]):
             read = source.resolve()
@@ -332,7 +332,7 @@ class Outputs:
                 elif read.is_relative_to(resolved):
                     relation = "contains"
                 if relation:
-                    yield f"{top}: {relation} {source}, which is read here; {another}"
+                    yield f"{top}: {relation} {source}, which is an input; {another}"
         if self.overwrite:
             return
         record = _read(self.store.root / "roots" / f"{digest(str(target.path.resolve()))}.json")
@@ -366,7 +366,7 @@ def _path_problems(target: Target, another: str) -> list[str]:
             wanted, is_wanted = ("folder", top.is_dir) if name.endswith("/") else ("file", top.is_file)
             if top.is_symlink() or (top.exists() and not is_wanted()):
                 obstacle = "a symbolic link" if top.is_symlink() else f"not a {wanted}"
-                problems.append(f"{top}: is {obstacle}, where a {wanted} is expected; move it away, or {another}")
+                problems.append(f"{top}: is {obstacle}, but a {wanted} is expected; move it away, or {another}")
         return problems
     if path.is_symlink():
         return [f"{path}: is a symbolic link; give its target"]
@@ -375,5 +375,5 @@ def _path_problems(target: Target, another: str) -> list[str]:
         return [f"{path}: is {'a folder' if path.is_dir() else 'a file'}; give the {wanted} to write"]
     resolved, home = path.resolve(), Path(os.path.expanduser("~")).resolve()
     if target.folder and any(kept.is_relative_to(resolved) for kept in (Path.cwd(), home)):
-        return [f"{path}: is the folder you work in or your home, or contains it; give a separate folder"]
+        return [f"{path}: is or contains your working folder or home; give a separate folder"]
     return []

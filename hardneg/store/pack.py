@@ -1,6 +1,6 @@
-"""One tar file with a run folder and its artifacts, for another machine or an archive.
+"""Pack a run folder and its artifacts into one tar file, for another machine or an archive.
 
-pack.json             the run folder's name, and its files that are files of artifacts: by path, key and path there
+pack.json             the run folder's name, and the artifact file behind each of its links, by path
 run/<path>            the other files of the run folder
 artifacts/<key>/...   the artifacts, with their manifests
 """
@@ -62,7 +62,7 @@ def unpack(file: Path, store: Store, folder: Path | None = None) -> Path:
 
     Raises:
         DataError: the file is not a packed run, or has links, devices, or paths that lead elsewhere.
-        ArtifactError: an artifact is damaged or differs from the store's with the same key, or the folder exists.
+        ArtifactError: an artifact is damaged or differs from the stored one with the same key, or the folder exists.
     """
     store.root.mkdir(parents=True, exist_ok=True)
     with disk_errors(store.root), store.lock("unpack"):
@@ -79,10 +79,10 @@ def unpack(file: Path, store: Store, folder: Path | None = None) -> Path:
             except (OSError, ValueError, TypeError, KeyError) as error:
                 raise DataError(f"{file}: not a packed run ({error})") from None
             if count != index.get("files"):
-                raise DataError(f"{file}: cut off: {count} of {index.get('files')} files; copy it again")
+                raise DataError(f"{file}: truncated to {count} of {index.get('files')} files; copy it again")
             target = folder or Path(name)
             if not folder and not re.fullmatch(r"\w[\w.+-]*", name):
-                raise DataError(f"{file}: its folder is called {name!r}; give another name with {{output}}", "output")
+                raise DataError(f"{file}: invalid folder name {name!r}; give another with {{output}}", "output")
             if os.path.lexists(target):
                 raise ArtifactError(f"{target}: already exists; give another folder with {{output}}", "output")
             new = _verified(place / "artifacts", store)
@@ -92,7 +92,7 @@ def unpack(file: Path, store: Store, folder: Path | None = None) -> Path:
             for link, source in links.items():
                 outside = link[:1] == "/" or ".." in (*Path(link).parts, *Path(source).parts)
                 if outside or not (place / source).is_file():
-                    raise DataError(f"{file}: {link}: leads outside of the run folder, or {source} is missing")
+                    raise DataError(f"{file}: {link} leads outside the run folder, or {source} is missing")
                 link_file(place / source, place / "run" / link)
             keys = [path.name for path in (place / "artifacts").iterdir()]
             with reserve(store, "artifacts unpack", target, keys):
@@ -114,28 +114,28 @@ def _extract(file: Path, place: Path) -> int:
             for entry in tar:
                 parts = Path(entry.name).parts
                 if not entry.isreg() or not _NAME.fullmatch(entry.name) or ".." in parts:
-                    raise DataError(f"{file}: {entry.name}: not a regular file of a packed run")
+                    raise DataError(f"{file}: {entry.name} is not a regular file of a packed run")
                 path = place / entry.name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 content, count = tar.extractfile(entry), count + 1
                 with path.open("xb") as written:
                     shutil.copyfileobj(content or BytesIO(), written)
     except (tarfile.TarError, EOFError, FileExistsError, NotADirectoryError, FileNotFoundError) as error:
-        raise DataError(f"{file}: not a packed run ({error}); give a file of `artifacts pack`") from None
+        raise DataError(f"{file}: not a packed run ({error}); give one written by `artifacts pack`") from None
     return count
 
 
 def _verified(artifacts: Path, store: Store) -> list[str]:
-    """Return the unpacked keys that the store lacks, each with the bytes of its manifest."""
+    """Verify the unpacked artifacts, and return the keys of those that are not yet in the store."""
     unpacked, new = Store(artifacts), list[str]()
     for path in sorted(artifacts.iterdir()):
         found = verified(unpacked, path.name)
         artifact = None if found.problem or found.newer or found.size_only else unpacked.find(path.name)
         if artifact is None:
-            raise ArtifactError(found.problem or f"{path.name}: of a hardneg without digests, or of a newer one")
+            raise ArtifactError(found.problem or f"{path.name}: written by a newer hardneg, or by one without digests")
         files = {each.relative_to(path).as_posix() for each in path.rglob("*") if each.is_file()}
         if files != {*artifact.files, MANIFEST}:
-            raise ArtifactError(f"{path.name}: has files that its manifest lacks")
+            raise ArtifactError(f"{path.name}: has files that are not in its manifest")
         if (known := store.find(path.name)) is None:
             new.append(path.name)
         elif known.files != artifact.files:

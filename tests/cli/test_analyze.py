@@ -39,9 +39,9 @@ def test_overlap_of_runs_and_of_negatives(files):
     asked = ["overlap", "--run", files / "dense.trec", "--negatives", files / "negatives.arrow"]
     (met,) = printed(*asked)["negatives"]
     assert (met["training"], met["overlap"], met["queries"]) == ("negatives.arrow", 0.5, 1)
-    assert "negatives met in testing" in call(*asked).stdout
-    assert "give --run twice" in str(call("overlap", "--run", files / "dense.trec").exception)
-    assert "1 --negatives for 2 --run" in str(call(*asked, "--run", files / "bm25.trec").exception)
+    assert "its training negatives" in call(*asked).stdout
+    assert "give --run at least twice" in str(call("overlap", "--run", files / "dense.trec").exception)
+    assert "1 --negatives, but 2 --run" in str(call(*asked, "--run", files / "bm25.trec").exception)
 
 
 def test_wins_with_texts(files, tmp_path):
@@ -57,12 +57,12 @@ def test_wins_with_texts(files, tmp_path):
         ("a", 0, ""),
     ]
     text = call(*asked).stdout
-    assert "b (grade 2) B the letter" in text and "1 won, 0 lost, 1 equal by mrr@10" in text
+    assert "b (grade 2) B the letter" in text and "1 won, 0 lost, 1 tied by mrr@10" in text
 
 
 def test_a_baseline_that_is_none_of_the_runs_is_told_with_its_option(files):
     found = call("overlap", "--qrels", files / "qrels.txt", *runs(files), "--baseline", "bm52.trec")
-    told = "--baseline: no run is labelled bm52.trec; did you mean 'bm25.trec'?; runs has bm25.trec, dense.trec"
+    told = "--baseline: no run is labelled bm52.trec; did you mean 'bm25.trec'?; available: bm25.trec, dense.trec"
     assert str(found.exception) == f"analyze overlap: {told}"
 
 

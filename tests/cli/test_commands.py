@@ -51,7 +51,7 @@ def test_a_recipe_from_plan_to_garbage(place):
     assert len(out.splitlines()) == 10 and "negatives" in out
     changed = ["--recipe", "small.yaml", "--set", "stages.static.miner.depth=5"]
     code, out, _ = hardneg(place, "artifacts", "why", "static", *changed)
-    assert "plugins.miner.options.depth: 10 then, 5 now" in out
+    assert "plugins.miner.options.depth: was 10, is now 5" in out
     assert "0 folders" in hardneg(place, "artifacts", "gc")[1]
 
 

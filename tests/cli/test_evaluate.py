@@ -77,7 +77,7 @@ def test_answers_come_from_a_dataset(tmp_path: Path) -> None:
         ("--metrics answer@5", "answer@5 needs a dataset with answers; give --dataset and --split"),
         ("--metrics mrr@10", "no judgements; give --qrels, or --dataset"),
         ("--metrics answer@5 --dataset beir:data", "split test has no answers; use a dataset"),
-        ("--metrics answer", "needs a cutoff and the answers of a dataset"),
+        ("--metrics answer", "needs a cutoff and a dataset with answers"),
     ],
 )
 def test_what_answers_need(files: Path, words: str, message: str, session: Path) -> None:
@@ -151,4 +151,4 @@ def test_a_dataset_gives_the_texts_and_the_judgements(session):
     assert "14 queries of split test of beir:data" in page
     assert "judged queries are not in the run and score 0" in page
     refused = call(*command, "data").exception
-    assert isinstance(refused, UsageError) and "which is read here" in str(refused)
+    assert isinstance(refused, UsageError) and "which is an input" in str(refused)

@@ -93,7 +93,7 @@ def test_a_command_without_a_store_works_where_none_can_be(tmp_path: Path, monke
     monkeypatch.setenv("HARDNEG_STORE", "/proc/nothing/store")
     result = call("fuse", "--run", "a", "--run", "b", "--output", "c.trec.gz")
     assert result.exit_code == 0 and (tmp_path / "c.trec.gz").exists()
-    assert result.stderr.startswith("note: only --overwrite will replace c.trec.gz: ")
+    assert result.stderr.startswith("note: c.trec.gz: not recorded (")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def gpus(monkeypatch):
 @pytest.mark.parametrize(
     ("count", "device", "told"),
     [
-        (0, "cuda", "finds no cuda device here; available: cpu"),
+        (0, "cuda", "found no cuda device here; available: cpu"),
         (1, "cuda:7", "this machine has no cuda:7; available: cpu, cuda, cuda:0"),
         (2, "cdua", "no such device; did you mean 'cuda'?; available: cpu, cuda, cuda:0, cuda:1"),
         (0, "", "no such device"),

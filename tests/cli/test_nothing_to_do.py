@@ -42,7 +42,7 @@ def test_encode_and_index_an_empty_corpus(folder: Path, tiny_model: Path) -> Non
     ("split", "qrels", "reason"),
     [
         *(("test", qrels, "split test has no queries") for qrels in ("", HEADER, "q999 0 d1 1\n")),
-        ("tets", f"{HEADER}q1\td1\t1\n", "the dataset has no split 'tets'; did you mean 'test'?; it has: "),
+        ("tets", f"{HEADER}q1\td1\t1\n", "the dataset has no split 'tets'; did you mean 'test'?; available: "),
     ],
 )
 def test_search_an_empty_split(folder: Path, tiny_model: Path, split: str, qrels: str, reason: str) -> None:

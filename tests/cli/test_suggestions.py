@@ -25,7 +25,7 @@ def refused(line):
 
 def test_a_misspelt_recipe_gets_the_nearest():
     told = refused("recipe run star-pasage --device cpu")
-    assert "did you mean 'star-passage'?; `hardneg recipe list` shows all, or give a path" in told
+    assert "did you mean 'star-passage'?; see `hardneg recipe list`, or give a path" in told
 
 
 def test_all_misspelt_stages_of_a_run_are_told_at_once():

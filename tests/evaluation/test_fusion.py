@@ -40,7 +40,7 @@ def test_each_way_cuts_at_the_depth(method, depth, doc_ids):
 @pytest.mark.parametrize(
     ("fusion", "told"),
     [
-        (Fusion("zip", (1.0, 2.0)), "weights: zip has none"),
+        (Fusion("zip", (1.0, 2.0)), "weights: zip does not use weights"),
         (Fusion("weighted-sum", (1.0, 2.0), norm="max"), "norm: weighted-sum does not normalize scores"),
     ],
 )
@@ -75,8 +75,8 @@ def test_without_a_grid_weights_in_tenths_sum_to_one():
         ("wsum", {"yy": [1.0]}, "wsum has no 'yy'"),
         ("weighted-sum", {"constant": [1.0]}, "weighted-sum has no 'constant'"),
         ("reciprocal-rank", {"constant": []}, "constant has no values to try"),
-        ("reciprocal-rank", {"constant": [0.9]}, "grid: constant takes whole numbers from 0 on"),
-        ("reciprocal-rank", {"constant": [-1]}, "grid: constant takes whole numbers from 0 on"),
+        ("reciprocal-rank", {"constant": [0.9]}, "grid: values of constant must be whole numbers, at least 0"),
+        ("reciprocal-rank", {"constant": [-1]}, "grid: values of constant must be whole numbers, at least 0"),
     ],
 )
 def test_what_cannot_be_tuned_is_told(method, grid, told):
@@ -112,9 +112,9 @@ def test_weights_are_tuned_on_other_judged_queries():
         known = Development(["a", "b"], [{"dev": FIRST}, {second: SECOND}], {"dev": {"a": 1}})
         return tune(Fusion("wsum", (1.0, 1.0)), known, {}, [fused], lambda *given: 0.0, Silent())
 
-    with pytest.raises(DataError, match="1 query is also among those to fuse, such as dev"):
+    with pytest.raises(DataError, match="1 query is also in the runs to fuse, such as dev"):
         tried("dev", "dev")
-    with pytest.raises(DataError, match="no query of the run b is judged"):
+    with pytest.raises(DataError, match="no query of run b has judgements"):
         tried("other", "test")
 
 

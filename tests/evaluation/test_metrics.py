@@ -90,18 +90,18 @@ def test_all_bad_names_at_once() -> None:
     with pytest.raises(UsageError) as caught:
         parse_metrics(["nDGC@10", "map", "recall@ten", "mrr@0", "accuracy", "recal_100", "P5@10"])
     message = str(caught.value)
-    assert "unknown metric 'nDGC@10': did you mean ndcg@10?" in message
+    assert "unknown metric 'nDGC@10'; did you mean ndcg@10?" in message
     assert "metric 'recall@ten': the cutoff must be a whole number above 0, as in recall@10" in message
-    assert "metric 'mrr@0'" in message and "unknown metric 'P5@10': known are" in message
-    assert "unknown metric 'recal_100': did you mean recall@100?" in message
-    assert "unknown metric 'accuracy': did you mean hit_rate@10?" in message
+    assert "metric 'mrr@0'" in message and "unknown metric 'P5@10'; available: " in message
+    assert "unknown metric 'recal_100'; did you mean recall@100?" in message
+    assert "unknown metric 'accuracy'; did you mean hit_rate@10?" in message
     assert "\n" not in message
 
 
 def test_what_cannot_be_evaluated() -> None:
     with pytest.raises(UsageError, match="no metric given"):
         evaluate(RUN, QRELS, [])
-    with pytest.raises(UsageError, match="no query"):
+    with pytest.raises(UsageError, match="no queries"):
         evaluate(RUN, {}, ["map"])
     with pytest.raises(UsageError, match="relevance level 0"):
         evaluate(RUN, QRELS, ["map"], 0)
@@ -254,19 +254,19 @@ def test_threads_measure_one_after_the_other(monkeypatch):
     assert most == [1] * 8 and scores == [{"mrr@10": {"q": 1.0}}] * 8
 
 
-CHECK = "check that run and judgements share a collection"
+CHECK = "check that run and judgements use one collection"
 JUDGED = {"q1": {"a": 2, "b": 1}, "q2": {"a": 1}, "q3": {"c": 0}}
 
 
 @pytest.mark.parametrize(
     ("lists", "documents", "notes"),
     [
-        ({"q1": "ab", "q2": "ab", "q3": "ab"}, None, ["r: no list has more than 2 documents: recall@3 is cut there"]),
+        ({"q1": "ab", "q2": "ab", "q3": "ab"}, None, ["r: no list has more than 2 documents; recall@3 is cut there"]),
         ({"q1": "ab", "q2": "ab", "q3": "ab"}, 2, []),
         ({"q1": "ab", "q2": "abc", "q3": "a"}, None, []),
         ({"q1": "abc"}, None, ["r: 2 judged queries are not in the run and score 0"]),
         ({"q1": "abc", "q2": "a", "q3": "a", "q9": "abcd"}, None, ["r: 1 query has no judgement and is left out"]),
-        ({"q9": "abcd"}, None, ["r: no query of the run is judged; check that these are its judgements"]),
+        ({"q9": "abcd"}, None, ["r: no query of the run has judgements; check that both belong together"]),
         ({"q1": "xyz", "q2": "xyz", "q3": "xyz"}, None, [f"r: no document of the run is judged; {CHECK}"]),
     ],
 )
@@ -277,13 +277,13 @@ def test_of_a_run(lists: dict[str, str], documents: int | None, notes: list[str]
 
 def test_of_a_level_that_judgements_do_not_reach() -> None:
     asked = ["mrr@10", "ndcg@10", "recall@100"]
-    told = "1 query has no document of grade 1 or higher and scores 0 by mrr@10 and recall@100"
+    told = "1 query has no document of grade 1 or higher and scores 0 in mrr@10 and recall@100"
     assert [*judgement_notes(JUDGED, asked, 1)] == [told]
     assert [*judgement_notes(JUDGED, asked, 2)] == [
-        "2 queries have no document of grade 2 or higher and score 0 by mrr@10 and recall@100"
+        "2 queries have no document of grade 2 or higher and score 0 in mrr@10 and recall@100"
     ]
     assert [*judgement_notes(JUDGED, asked, 3)] == [
-        "relevance level 3: no judgement reaches it, the highest is 2, so all is 0 by mrr@10 and recall@100"
+        "relevance level 3: the highest grade is 2, so all queries score 0 in mrr@10 and recall@100"
     ]
     assert [*judgement_notes(JUDGED, ["ndcg@10"], 3)] == []
 
@@ -327,5 +327,5 @@ def test_a_run_that_has_none_of_the_questions(answers: PassageAnswers) -> None:
 
 def test_names_of_answers() -> None:
     assert answer_cutoffs(["answer@20", "mrr@10", "answer", "answer@0", "answer@5"]) == {"answer@20": 20, "answer@5": 5}
-    with pytest.raises(UsageError, match="'answer': needs a cutoff and the answers of a dataset"):
+    with pytest.raises(UsageError, match="'answer': needs a cutoff and a dataset with answers"):
         parse_metrics(["answer"])

@@ -120,7 +120,7 @@ def test_what_was_mined_from_is_never_replaced(tmp_path):
     mined = hn.mine(folder, run=run, store=tmp_path / "store")
     for path in (folder / "corpus.jsonl", folder / "queries.jsonl", run):
         before = path.read_bytes()
-        with pytest.raises(UsageError, match="which is read here; give another path"):
+        with pytest.raises(UsageError, match="which is an input; give another path"):
             mined.write(path, negatives=1, overwrite=True)
         assert path.read_bytes() == before
     assert mined.write(tmp_path / "mined.jsonl", negatives=1)["rows"] == 1

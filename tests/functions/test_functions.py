@@ -144,7 +144,7 @@ COLLECTION = {"corpus": {"d1": "a river", "d2": "a hill"}, "queries": {"q1": "ri
         (
             lambda: hn.encode(COLLECTION, "packaged:wordllama", settings=["x"]),
             ["encode", "--model=packaged:wordllama", "--set=x", "--output=x"],
-            ("settings x: must be of the form", "--set x: must be of the form"),
+            ("settings x: must have the form", "--set x: must have the form"),
         ),
         (
             lambda: hn.train(COLLECTION, "packaged:wordllama", options={"nope": 1}),

@@ -61,9 +61,9 @@ def test_what_must_be_known_stands_beside_the_figures(at):
     assert [*found.notes] == [
         "first: 1 judged query is not in the run and scores 0",
         "first: 1 query has no judgement and is left out",
-        "first: no list has more than 2 documents: recall@100 is cut there",
-        "second: no list has more than 1 document: recall@100 is cut there",
-        "2 queries have no document of grade 2 or higher and score 0 by recall@100",
+        "first: no list has more than 2 documents; recall@100 is cut there",
+        "second: no list has more than 1 document; recall@100 is cut there",
+        "2 queries have no document of grade 2 or higher and score 0 in recall@100",
     ]
     assert [*found.notes] == found.to_dict()["notes"]
     assert all(note in found._repr_markdown_() for note in found.notes)

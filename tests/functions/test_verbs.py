@@ -112,7 +112,7 @@ def test_negatives_replace_neither_the_corpus_nor_the_store(place, at, tmp_path)
     with pytest.raises(UsageError, match=r"corpus.jsonl: already exists and was not written by `MinedNegatives.write`"):
         mined.write(corpus, "n-tuple", negatives=2)
     assert corpus.read_text() == "{}"
-    with pytest.raises(UsageError, match=r"is in .* which is read here"):
+    with pytest.raises(UsageError, match=r"is in .* which is an input"):
         mined.write(mined.path, "hardneg", overwrite=True)
     assert mined.path.read_bytes() == kept
     assert mined.write(tmp_path / "own.jsonl") == mined.write(tmp_path / "own.jsonl")

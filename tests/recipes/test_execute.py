@@ -123,7 +123,7 @@ def test_a_damaged_artifact_is_made_again_with_a_note(finished):
     run.write_bytes(content[:-3])
     repeated, notes = again(path, store)
     assert repeated.ran == ("star-test",)
-    assert any("damaged" in note and "made again" in note for note in notes)
+    assert any("damaged" in note and "recreating" in note for note in notes)
     assert run.read_bytes() == content
 
 

@@ -86,7 +86,7 @@ def test_a_null_is_a_value_and_takes_nothing_away(tmp_path):
     text = "stages: {i: {stage: encode}, t: {stage: search, index: i, depth: null}}"
     (only,) = problems(tmp_path, text)
     assert only.startswith("stages.t.depth: must be a whole number") and only.endswith(
-        "; null does not unset it; remove it"
+        "; to unset it, remove it instead"
     )
     path = write(tmp_path, "a", stages={"t": {"stage": "train", "options": {"clip_norm": 1}}})
     below = write(tmp_path, "b", extends=path.name, stages={"t": {"options": {"clip_norm": None}}})
@@ -94,7 +94,7 @@ def test_a_null_is_a_value_and_takes_nothing_away(tmp_path):
 
 
 def test_what_a_preset_cannot_be(tmp_path):
-    with pytest.raises(RecipeError, match="presets: must map names"):
+    with pytest.raises(RecipeError, match="presets: must be a mapping of names"):
         expand(write(tmp_path, "a", presets=3), None, ())
     assert "presets.demo: must be a mapping" in expand(write(tmp_path, "a", presets={"demo": 3}), None, ()).problems[0]
 
@@ -173,8 +173,8 @@ def test_the_shipped_recipes_are_found():
     ("text", "message"),
     [
         ("a: 1\nb: [\n", "line 3, column 1"),
-        ("a: 1\nb: 2\na: 3\n", "line 3, column 1: the key 'a' is repeated"),
-        ("- 1\n", "must be a mapping"),
+        ("a: 1\nb: 2\na: 3\n", "line 3, column 1: duplicate key 'a'"),
+        ("- 1\n", "must contain a mapping"),
         ("a: !!python/object/apply:os.system ['true']\n", "could not determine a constructor"),
         ("? [1, 2]\n: 3\n", "unhashable|mapping|key"),
     ],
@@ -201,17 +201,17 @@ def test_settings_reach_into_short_forms():
     assert changed["stages"]["s"]["loss"] == {"name": "star", "alpha": 0.5}
     assert changed["model"] == {"name": "packaged:M", "query_length": 9}
     assert changed["dataset"] == {"name": "beir", "source": "z"}
-    assert problems == ["set bad: must be of the form path.to.key=value"]
+    assert problems == ["set bad: must have the form path.to.key=value"]
     assert tree["stages"]["s"] == {"loss": "star"}
 
 
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        (["a.b=1", "a={}"], "set a: would discard the earlier a.b; give a first, or drop one of them"),
+        (["a.b=1", "a={}"], "set a: would overwrite the earlier a.b; put a first, or remove one of them"),
         (["a={b: "], "set a: column 5: expected the node content"),
         (["a=[1, 2"], "set a: column 6: expected ',' or ']'"),
-        (["stages.a.options={epochs: 1, max_steps: 2}"], "stages.a.options: gives both epochs and max_steps"),
+        (["stages.a.options={epochs: 1, max_steps: 2}"], "stages.a.options: has both epochs and max_steps"),
     ],
 )
 def test_settings_that_contradict_each_other_or_are_no_yaml(settings, told):
@@ -237,6 +237,6 @@ def test_plain_numbers_and_texts_stay(text, value):
 def test_what_is_too_deep_is_told_in_our_words(tmp_path):
     deep = "[" * 1000 + "]" * 1000
     (tmp_path / "r.yaml").write_text(f"a: {deep}\n")
-    with pytest.raises(RecipeError, match="over 50 levels deep"):
+    with pytest.raises(RecipeError, match="nested more than 50 levels deep"):
         read_tree(tmp_path / "r.yaml")
-    assert apply_settings({}, [f"a={deep}"])[1] == ["set a: over 50 levels deep"]
+    assert apply_settings({}, [f"a={deep}"])[1] == ["set a: nested more than 50 levels deep"]

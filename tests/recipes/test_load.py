@@ -57,9 +57,9 @@ def test_references_are_checked_by_name_and_kind(tmp_path, tree):
     tree["stages"]["report"]["training"] = {"STAR": "star-index"}
     tree["outputs"] = {"model": "nothing", "indx": "star-index"}
     assert problems_of(tmp_path, tree) == (
-        "stages.start-test.index: 'static' makes negatives, but index is needed; name one of: start-index, star-index",
-        "stages.star.negatives: no stage 'statik'; did you mean 'static'?; name one that makes negatives",
-        "stages.report.training.STAR: 'star-index' makes index, but model or reranker is needed; name one of: star",
+        "stages.start-test.index: 'static' is of type negatives, expected index; available: start-index, star-index",
+        "stages.star.negatives: no stage 'statik'; did you mean 'static'?; expected a stage of type negatives",
+        "stages.report.training.STAR: 'star-index' is of type index, expected model or reranker; available: star",
         "outputs.indx: no such output; did you mean 'index'?; available: model, index",
         "outputs.model: 'nothing' is not a stage that makes a model",
     )
@@ -97,7 +97,7 @@ def test_a_loss_that_needs_what_the_stage_lacks(tmp_path, tree, monkeypatch):
 
 def test_a_cycle_is_told(tmp_path, tree):
     tree["stages"]["start-index"]["model"] = "star"
-    assert "a cycle: start-index → star → static → start-train → start-index" in problems_of(tmp_path, tree)[0]
+    assert "itself (start-index → star → static → start-train → start-index)" in problems_of(tmp_path, tree)[0]
 
 
 def test_reserved_names(tmp_path, tree):

@@ -98,7 +98,7 @@ def test_why_names_the_difference(tmp_path, tree):
     store.commit(old.key, "negatives", {}, {**old.origin, "name": "static"})
     assert "in the store as" in explain(old, store)[0]
     new = make_plan(load_recipe(tmp_path / "r.yaml", settings=["stages.static.miner.depth=9"])).steps["static"]
-    assert explain(new, store)[2:] == ["  plugins.miner.options.depth: 10 then, 9 now"]
+    assert explain(new, store)[2:] == ["  plugins.miner.options.depth: was 10, is now 9"]
 
 
 def test_a_plan_can_be_looked_at_without_the_sources(tmp_path, tree):
@@ -203,5 +203,5 @@ def rows(tmp_path: Path, tiny_model: Path) -> Any:
 
 def test_what_does_not_fit_is_told_with_what_to_do(rows: Any) -> None:
     (told,) = no_room(list(rows(10**13).values()), free=1e12)
-    assert told.startswith("disk: ") and "1.0 TB are free in the store; give a store with more space" in told
+    assert told.startswith("disk: ") and "has only 1.0 TB free; choose a store with more space" in told
     assert not list(no_room(list(rows().values()), 1e12)) and not list(no_room(list(rows(10**7).values()), None))

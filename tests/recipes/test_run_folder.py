@@ -54,7 +54,7 @@ def recipe(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_recipe_that_has_not_run_is_told_with_its_command(recipe):
-    told = "does not exist; make it with `hardneg recipe run star-passage --preset paper`"
+    told = "does not exist; create it with `hardneg recipe run star-passage --preset paper`"
     with pytest.raises(ModelError, match=told):
         make_plan(recipe)
     make_plan(recipe, problems := list[HardnegError]())

@@ -109,17 +109,17 @@ def test_the_plan_has_one_line_for_all_seeds_with_their_sum(tmp_path, tree, caps
 def test_mistakes_are_told_in_a_line_each(tmp_path, tree):
     assert problems(tmp_path, tree, "seeds=[1,1]") == ["seeds.values: 1 is listed twice (got [1, 1])"]
     [line] = problems(tmp_path, tree, "seeds=[1,2]", "stages.star.options.seed=9")
-    assert line.startswith("stages.star.options.seed: `seeds` sets this seed too")
+    assert line.startswith("stages.star.options.seed: also set by `seeds`")
     assert problems(tmp_path, tree, "seeds={values: [1, 2], stages: [stra, start-test]}") == [
         "seeds.stages.0: no stage 'stra'; did you mean 'star'?",
         "seeds.stages.1: 'start-test' (stage search) has no seed; remove it",
     ]
     assert problems(tmp_path, tree, "seeds=3") == ["seeds: must be a list of seeds, such as [1, 2, 3] (got 3)"]
     tree["stages"]["star-seed-1"] = {"stage": "encode"}
-    told = "its copy for a seed would be named 'star-seed-1', which another stage has; rename the stage"
+    told = "its copy for a seed would be named 'star-seed-1', which is already taken; rename the stage"
     assert problems(tmp_path, tree, "seeds=[1,2]") == [f"stages.star: {told}"]
     tree["stages"] = {"one": {"stage": "encode"}}
-    assert problems(tmp_path, tree, "seeds=[1,2]") == ["seeds: no stage of this recipe trains; remove it"]
+    assert problems(tmp_path, tree, "seeds=[1,2]") == ["seeds: no stage of this recipe trains; remove `seeds`"]
 
 
 def test_a_row_by_hand_names_two_seeds_or_more(tmp_path, tree):
@@ -127,7 +127,7 @@ def test_a_row_by_hand_names_two_seeds_or_more(tmp_path, tree):
     runs["STAR"] = {1: "star-test", 2: "start-test"}
     assert recipe(tmp_path, tree).stages["scores"].runs["STAR"] == {1: "star-test", 2: "start-test"}
     assert problems(tmp_path, tree, "seeds=[1,2]") == [
-        "stages.scores.runs.STAR.1: cannot name 'star-test', which `seeds` copies; name one of its copies"
+        "stages.scores.runs.STAR.1: cannot refer to 'star-test', which `seeds` copies; use one of its copies"
     ]
     runs["STAR"] = {1: "star-test"}
     [line] = problems(tmp_path, tree)

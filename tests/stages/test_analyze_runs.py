@@ -18,7 +18,7 @@ def test_overlap_of_runs_and_of_negatives_with_those_met_in_testing(stored, tmp_
     shared = {"overlap": pytest.approx(1 / 3), "queries": 3, "left_out": {}, "per_query": shares}
     assert found["runs"] == [{"run": "a", "against": "b", **shared}]
     assert found["negatives"] == [{"training": "t", "overlap": 0.5, "queries": 1, "left_out": {}}]
-    rows = [["a", "b", "33.3%", "3", "0"], ["t", "negatives met in testing", "50.0%", "1", "0"]]
+    rows = [["a", "b", "33.3%", "3", "0"], ["t", "its training negatives", "50.0%", "1", "0"]]
     assert section.tables[0].rows == rows
 
 
@@ -36,8 +36,8 @@ def test_wins_come_with_the_texts_of_queries_and_documents(stored, tmp_path):
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ({"overlap": {"runs": {"a": "start-test"}, "against": "b"}}, "no run is labelled b; runs has a"),
-        ({"recall-at-depth": {"runs": {"a": "static"}}}, "makes negatives, but run is needed"),
+        ({"overlap": {"runs": {"a": "start-test"}, "against": "b"}}, "no run is labelled b; available: a"),
+        ({"recall-at-depth": {"runs": {"a": "static"}}}, "is of type negatives, expected run"),
         ({"overlap": {"runs": {"a": "start-test"}}}, "give two runs"),
         ({"overlap": {"negatives": {"a": "static"}, "met": {"b": "start-train"}}}, "the same labels"),
     ],
@@ -61,7 +61,7 @@ def test_stages_are_inputs_by_their_path(tmp_path, tiny_model):
     [
         ([{"name": "overlap", "runs": {}}], "must map names of analyses to their options"),
         ({"overlaps": {"runs": {}}}, "unknown analysis 'overlaps'; did you mean 'overlap'"),
-        ({}, "must have at least 1"),
+        ({}, "must have a length of at least 1"),
     ],
 )
 def test_what_is_no_analysis_is_told(tmp_path, tiny_model, given, told):

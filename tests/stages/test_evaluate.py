@@ -76,7 +76,7 @@ def test_answers_as_patterns(collection: Path, tmp_path: Path) -> None:
 
 
 def test_judgements_are_asked_for_where_a_metric_needs_them(collection: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="the qrels have no query"):
+    with pytest.raises(UsageError, match="the qrels have no queries"):
         scores(collection, tmp_path, "test", metrics=("answer@2", "mrr@10"))
 
 

@@ -133,9 +133,9 @@ def test_all_mistakes_at_once(tmp_path, tree):
     assert sorted(str(raised.value).splitlines()[1:]) == sorted(
         f"  {line}"
         for line in (
-            f"{at}.datasets.a.negatives: no stage 'first-negativs'; did you mean 'first-negatives'?; name one that "
-            "makes negatives",
-            f"{at}.datasets.c.dataset: no stage 'secnd'; did you mean 'second'?; name one that makes collection",
+            f"{at}.datasets.a.negatives: no stage 'first-negativs'; did you mean 'first-negatives'?; expected a "
+            "stage of type negatives",
+            f"{at}.datasets.c.dataset: no stage 'secnd'; did you mean 'second'?; expected a stage of type collection",
             f"{at}.negatives: cannot be combined with datasets; remove one of them",
             f"{at}.mixing.temperature: must be above 0, not 0",
             f"{at}.datasets.b.dataset: 'second-negatives' was mined from 'second'; remove it",

@@ -100,7 +100,7 @@ def test_a_rerankers_content_is_in_the_key_and_its_place_is_not(planned, tiny_re
 def test_one_reranker_is_needed(planned, tiny_reranker):
     with pytest.raises(RecipeError, match="set either reranker"):
         planned({"r": {"stage": "rerank", "run": "start-test"}})
-    with pytest.raises(RecipeError, match="'start-test' makes run, but reranker is needed"):
+    with pytest.raises(RecipeError, match="'start-test' is of type run, expected reranker"):
         planned({"r": {"stage": "rerank", "run": "start-test", "reranker": "start-test"}})
 
 
@@ -250,7 +250,7 @@ def test_runs_to_tune_on_are_inputs(tmp_path, tiny_model):
         "runs.long", "runs.short", "tuning.runs.long", "tuning.runs.short",
     }  # fmt: skip
     tree["stages"]["sum"]["tuning"]["runs"]["long"] = "start-index"
-    with pytest.raises(RecipeError, match=r"tuning\.runs\.long: 'start-index' makes index, but run is needed"):
+    with pytest.raises(RecipeError, match=r"tuning\.runs\.long: 'start-index' is of type index, expected run"):
         recipe_in(tmp_path, tree)
 
 
@@ -310,7 +310,7 @@ def test_weights_are_tuned_on_another_split(stored, tmp_path):
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"method": "zip", "weights": {"x": 2}}, "weights: zip has none"),
+        ({"method": "zip", "weights": {"x": 2}}, "weights: zip does not use weights"),
         ({"weights": {"xx": 2}}, r"weights: no run is called 'xx'; did you mean 'x'"),
         ({"tuning": {"runs": {"x": "a", "y": "b"}, "split": "test"}}, "test is the split to fuse"),
         ({"tuning": {"runs": {"x": "a", "z": "b"}}}, r"must have the same labels as runs \(x, y\)"),

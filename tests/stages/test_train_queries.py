@@ -164,7 +164,7 @@ def test_centroids_need_a_product_quantised_index(made: tuple[Path, Store, Outco
     with pytest.raises(UsageError, match="adore: index start-index has no centroids to train; use a pq or opq"):
         plan = make_plan(load_recipe(made[0], settings=["stages.adore.centroids=trained"]))
         execute(plan, made[1], Options(device="cpu", until="adore"), Watcher())
-    with pytest.raises(RecipeError, match=r"stages\.adore-test\.index: 'adore' makes model, but index is needed"):
+    with pytest.raises(RecipeError, match=r"stages\.adore-test\.index: 'adore' is of type model, expected index"):
         load_recipe(made[0], settings=["stages.adore-test.index=adore"])
 
 

@@ -111,7 +111,7 @@ def test_stages_read_the_collection_that_they_name(finished):
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"mined": {"dataset": "run"}}, "stages.mined.dataset: 'run' makes run, but collection is needed;"),
+        ({"mined": {"dataset": "run"}}, "stages.mined.dataset: 'run' is of type run, expected collection;"),
         ({"more": {"stage": "model", "model": "x/y", "dataset": "kept"}}, "dataset: this stage reads no dataset"),
         ({"kept": {"depth": 13}}, "stages.kept.depth: 'run' has only 12 documents per query"),
         ({"run": {"dataset": None}}, "stages.kept.dataset: 'run' has queries of another dataset"),

@@ -119,7 +119,7 @@ def test_what_another_user_keeps_closed_is_not_damaged(tmp_path, monkeypatch):
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr("pathlib.Path.read_text", closed)
-    with pytest.raises(ClosedArtifact, match="made by another user, and not readable for you; ask for read permission"):
+    with pytest.raises(ClosedArtifact, match="made by another user and not readable by you; ask for read permission"):
         store.find(KEY)
     with pytest.raises(ClosedArtifact):
         list(check(store, Silent()))

@@ -367,6 +367,7 @@ def network_folder(folder: Path) -> Path:
         )
     return base.folder
 
+
 def own_head(folder: Path) -> int:
     """Return the number of outputs of the folder's classifier; 0 if its architecture is not a classifier."""
     if not (folder / "config.json").is_file() and (folder / "modules.json").is_file():

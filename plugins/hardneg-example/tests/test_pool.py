@@ -81,6 +81,6 @@ def test_mistakes_are_told_together() -> None:
     told = "\n".join(caught.value.problems)
     assert "stages.to-judge.runs.as shipped: 'start-test' has added positives; use one without" in told
     assert "stages.to-judge.runs.BM25: 'bm25' searches split dev, not test; use a run of the same split" in told
-    assert "report.analyses.more: 'start-index' makes index, but section is needed; name one of: scores" in told
+    assert "report.analyses.more: 'start-index' is of type index, expected section; available: scores" in told
     with pytest.raises(RecipeError, match=r"stages\.to-judge\.dept: no such option; did you mean 'depth'"):
         loaded("stages.to-judge.dept=3")

@@ -50,7 +50,7 @@ def test_each_weight_is_the_mean_of_all(tmp_path: Path, tree: dict[str, Any]) ->
     one, two, mean = (load_file(next(folder.rglob("*.safetensors"))) for folder in folders)
     for name, tensor in mean.items():
         assert (tensor - (0.75 * one[name] + 0.25 * two[name])).abs().max() < 1e-6
-    for name, said in (("alone", "one model is its own average"), ("huge", "weight is not finite")):
+    for name, said in (("alone", "cannot average a single model"), ("huge", "weight is not finite")):
         with pytest.raises((UsageError, ModelError), match=said):
             execute(plan, store, Options(device="cpu", until=name), Watcher())
 
@@ -71,7 +71,7 @@ def test_models_that_compute_otherwise_are_refused_by_name(tmp_path: Path, kind,
     (paths[1] / file).write_text((paths[1] / file).read_text().replace(old, new, 1))
     paths.append(({tiny_static, tiny_encoder} - {kind}).pop()(tmp_path / "c"))
     first, second, third = (load_learner(ModelSpec(str(path)), "cpu") for path in paths)
-    with pytest.raises(ModelError, match=f"^b: {said}.* differs from the first model's; average"):
+    with pytest.raises(ModelError, match=f"^b: {said}.* differs from the first model's; use models"):
         check_alike(first, second, "b")
     with pytest.raises(ModelError, match=r"^c: .*weight differs from the first model's"):
         check_alike(first, third, "c")

@@ -82,21 +82,21 @@ def test_settings_the_collection_and_systems_that_differ_are_named(recipe: Path,
     write_metrics(folder / METRICS, Measured({"ANCE": {"mrr@10": {"q": 0.52}}}))
     assert verify(str(recipe), folder).differences == [
         "stages.star.options.max_steps: 50; the recipe has 5",
-        "dataset: the collection differs (d2; the bands' is d1)",
+        "dataset: d2, but the bands are from d1",
         "metrics.json: no system 'STAR'",
     ]
 
 
 def test_runs_that_cannot_be_compared_or_recorded_are_refused(recipe: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no bands of preset demo for device gpu \(there: cpu\)"):
+    with pytest.raises(UsageError, match=r"no bands of preset demo for device gpu \(available: cpu\)"):
         verify(str(recipe), run_folder(tmp_path / "gpu", [0.52], device="gpu"))
-    with pytest.raises(UsageError, match="a run of preset demo, not minilm"):
+    with pytest.raises(UsageError, match="run of preset demo, not minilm"):
         verify(str(recipe), run_folder(tmp_path / "again", [0.525]), "minilm")
     with pytest.raises(UsageError, match="at least 5 seeds"):
         record(str(recipe), run_folder(tmp_path / "one", [0.5, 0.6]))
     with pytest.raises(UsageError, match="max_steps: 50; the recipe has 5"):
         record(str(recipe), run_folder(tmp_path / "longer", [0.5] * 5, steps=50))
-    with pytest.raises(UsageError, match=r"no bands of preset demo .*there: none"):
+    with pytest.raises(UsageError, match=r"no bands of preset demo .*available: none"):
         verify(str(recipe.rename(tmp_path / "none.yaml")), tmp_path / "gpu")
 
 

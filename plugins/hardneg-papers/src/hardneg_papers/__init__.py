@@ -1,1 +1,1 @@
-"""Recipes of papers' tables and figures, and studies of hard negatives, as functions that return a recipe's tree."""
+"""Recipes for tables and figures of papers, and studies of hard negatives, as functions that return recipe trees."""

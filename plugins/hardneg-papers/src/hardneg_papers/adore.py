@@ -1,6 +1,6 @@
-"""ADORE (Zhan et al., SIGIR 2021) on STAR and on each of its baselines, and these alone: Table 2, Figure 5.
+"""ADORE (Zhan et al., SIGIR 2021) on STAR and on its baselines, and these without ADORE: Table 2, Figure 5.
 
-Demos learn from docstrings with all-MiniLM-L6-v2, without a network; the presets `paper` have MS MARCO and RoBERTa-base
+Demos learn from docstrings with all-MiniLM-L6-v2, without a network; the presets `paper` use MS MARCO and RoBERTa-base
 and need a GPU.
 """
 
@@ -17,7 +17,7 @@ _MARKS = {"*": list(BASELINES.values()), "‡": [f"ADORE+{label}" for label in B
 
 
 def adoring(start: str, paper: bool, loss: Tree | None = None) -> Tree:
-    """Return the options of ADORE's training on a model; the loss is LambdaLoss unless given."""
+    """Return the options for training ADORE on a model; the loss is LambdaLoss by default."""
     options: Tree = {
         "max_steps": 100,
         "batch_size": 32,
@@ -38,13 +38,13 @@ def adoring(start: str, paper: bool, loss: Tree | None = None) -> Tree:
 def adore(
     book: Book, start: str, paper: bool, label: str = "ADORE", loss: Tree | None = None, table: str = "scores"
 ) -> None:
-    """ADORE, or another training of the query encoder, on a model and its index."""
+    """Add ADORE, or another training of the query encoder, on a model and its index."""
     own = {"model": start, "index": f"{start}-index", **adoring(start, paper, loss)}
     book.system(f"{label.lower()}-{start}", f"{label}+{STARTS[start]}", "train-queries", table=table, **own)
 
 
 def adore_on(start: str, preset: str) -> Book:
-    """ADORE on one of the baselines."""
+    """Add ADORE on one of the baselines."""
     paper, label = preset == "paper", BASELINES[start]
     book = starts.passages(f"ADORE on {label}, passages", preset)
     _ADD[start](book, paper)
@@ -57,7 +57,7 @@ Recipe = Callable[[DemoOrPaper], Tree]
 
 
 def _row(start: str, what: str, expected: str, on_top: str) -> tuple[Recipe, Recipe]:
-    """Make the recipes of a baseline on passages and of ADORE on it; expected: MRR@10 and R@100 of each in Table 2."""
+    """Create the recipes of a baseline on passages and of ADORE on it; expected: MRR@10 and R@100 in Table 2."""
     label = BASELINES[start]
 
     def alone(preset: DemoOrPaper = "demo") -> Tree:
@@ -90,7 +90,7 @@ bm25_neg_passage, adore_bm25_neg_passage = _row(
 
 
 def star_adore_table2(preset: DemoOrPaper = "demo") -> Tree:
-    """The rows of the STAR and ADORE paper's Table 2 in one run: four ways to train, and ADORE on top of each.
+    """The rows of Table 2 of the STAR and ADORE paper in one run: four ways to train, and ADORE on top of each.
 
       hardneg recipe run star-adore-table2 --set dataset=beir:path/to/folder    half an hour on two cores
 
@@ -105,12 +105,12 @@ def star_adore_table2(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def star_adore_trec_dl(preset: DemoOrPaper = "demo") -> Tree:
-    """The rows of the STAR and ADORE paper's Table 2 on the queries of TREC 2019 DL.
+    """The rows of Table 2 of the STAR and ADORE paper on the queries of TREC 2019 DL.
 
-      hardneg recipe run star-adore-trec-dl --preset paper   its demo is that of star-adore-table2
+      hardneg recipe run star-adore-trec-dl --preset paper   its demo is the same as of star-adore-table2
 
-    Source: Zhan et al., SIGIR 2021, Table 2, columns TREC DL Passage. The rows of ANCE are those of adore-ance-passage.
-    Expected from the paper preset (not run by us), NDCG@10 and R@100 (grades from 1 on): BM25 .506 and .453, In-Batch
+    Source: Zhan et al., SIGIR 2021, Table 2, columns TREC DL Passage. The rows of ANCE are in adore-ance-passage.
+    Expected from the paper preset (not run by us), NDCG@10 and R@100 (grade 1 or higher): BM25 .506 and .453, In-Batch
     Neg .583 and .463, Rand Neg .612 and .464, BM25 Neg .607 and .362, STAR .642 and .467; with ADORE on top .658 and
     .471, .661 and .472, .661 and .431, .683 and .473.
     """
@@ -121,7 +121,7 @@ def star_adore_trec_dl(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def searched_on_dl(book: Book, metrics: list[str], **options: object) -> None:
-    """Search with every system for the queries of TREC 2019 DL too, in a table of its own."""
+    """Also search with every system for the queries of TREC 2019 DL, with results in a separate table."""
     # Lucene's own parameters, as in the track's baseline; those tuned on MS MARCO serve training and the dev queries.
     book.add("bm25-dl-index", "index", backend={"name": "bm25", "k1": 0.9, "b": 0.4})
     book.add("bm25-dl", "search", index="bm25-dl-index", split="test")
@@ -132,14 +132,14 @@ def searched_on_dl(book: Book, metrics: list[str], **options: object) -> None:
 
 
 def on_documents_dl(book: Book) -> None:
-    """Table 2's columns for documents: the dev queries, and those of TREC 2019 DL."""
+    """Add the columns of Table 2 for documents: the dev queries and the queries of TREC 2019 DL."""
     book.change("bm25-index", backend={"k1": 3.44, "b": 0.87})  # Anserini's, tuned on MS MARCO documents
     book.change("scores", metrics=["mrr@100", "recall@100"])
     searched_on_dl(book, ["ndcg@10", "recall@100"])
 
 
 def _all_starts(title: str, preset: str, on_dl: bool = False) -> Book:
-    """Four ways to train, and ADORE on top of each."""
+    """Return a book with four ways to train, and ADORE on top of each."""
     paper = preset == "paper"
     book = starts.roberta(title) if paper else starts.docstrings(title, starts.DOCSTRINGS, validated=True)
     if on_dl:
@@ -158,7 +158,7 @@ def _all_starts(title: str, preset: str, on_dl: bool = False) -> Book:
 
 
 def _table2(book: Book, preset: str) -> Tree:
-    """Set the rows' baselines, and add the analyses."""
+    """Set the baselines of the rows, and add the analyses."""
     paper = preset == "paper"
     book.change("scores", baselines=["STAR"], marks=_MARKS)
     with_star = ["start-index", "start-train", "static-negatives", "star"]
@@ -183,8 +183,8 @@ def adore_ablation_passage(preset: DemoOrPaper = "demo") -> Tree:
       hardneg recipe run adore-ablation-passage --set dataset=beir:path/to/folder    forty minutes on two cores
 
     Source: Zhan et al., SIGIR 2021, section 8.3.3, Figure 5. Expected from the paper preset, MRR@10 on the dev queries
-    (not run by us): dynamic negatives bring most of the gain; the loss adds to it for Rand Neg, and nothing for STAR.
-    After star-adore-table2, the store has all rows except RankNet's.
+    (not run by us): dynamic negatives bring most of the gain; the loss adds to it for Rand Neg, but not for STAR.
+    After star-adore-table2, the store has all rows except RankNet.
     """
     paper = preset == "paper"
     book = _all_starts("What the parts of ADORE bring", preset)
@@ -204,13 +204,13 @@ def adore_ablation_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def adore_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
-    """STAR and ADORE's Table 2 on documents, without STAR: three ways to train, and ADORE on each.
+    """Table 2 of the STAR and ADORE paper on documents, without STAR: three ways to train, and ADORE on each.
 
       hardneg recipe run adore-baselines-document       docstrings read to 256 tokens; an hour
 
-    Source: Zhan et al., SIGIR 2021, Table 2 and Figure 6. The table's other rows on documents: star-document,
-    adore-star-document, ance-document, adore-ance-document. The demo trains all rows. In the paper preset the three
-    models are those trained on passages, as section 7.3 says: run inbatch-neg-passage, rand-neg-passage and
+    Source: Zhan et al., SIGIR 2021, Table 2 and Figure 6. The other rows on documents: star-document,
+    adore-star-document, ance-document, adore-ance-document. The demo trains all rows. In the paper preset, the three
+    models are trained on passages, as in section 7.3: run inbatch-neg-passage, rand-neg-passage and
     bm25-neg-passage with `--preset paper` first. ADORE alone is trained on documents. Expected from the paper preset,
     MRR@100 and R@100 on the dev queries (not run by us): In-Batch Neg .320 and .864, Rand Neg .330 and .859, BM25 Neg
     .316 and .794; with ADORE on top .362 and .884, .361 and .885, .352 and .872. NDCG@10 and R@100 on the queries of
@@ -247,9 +247,9 @@ def adore_star_document(preset: DemoOrPaper = "demo") -> Tree:
 
       hardneg recipe run adore-star-document            docstrings read to 256 tokens; ten minutes
 
-    Source: Zhan et al., SIGIR 2021, sections 6.2 and 7.3. Its model is STAR's for passages: run `star-passage --preset
+    Source: Zhan et al., SIGIR 2021, sections 6.2 and 7.3. It uses STAR for passages: run `star-passage --preset
     paper` first. Expected from the paper preset: MRR@100 .405, R@100 .919 on the dev queries, NDCG@10 .628, R@100 .317
-    on those of TREC 2019 DL (the paper's Table 2; not run by us).
+    on the queries of TREC 2019 DL (the paper's Table 2; not run by us).
     """
     title, paper = "ADORE on STAR, documents", preset == "paper"
     if paper:
@@ -271,11 +271,12 @@ def adore_star_document(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def bm25_document(preset: DemoOrPaper = "demo") -> Tree:
-    """BM25 on documents in STAR and ADORE's setting: the dev queries, and those of TREC 2019 DL.
+    """BM25 on documents in the setting of STAR and ADORE: the dev queries and the queries of TREC 2019 DL.
 
-    `hardneg recipe run bm25-document`: minutes. Source: Zhan et al., SIGIR 2021, section 7 and Table 2. What extends it
-    has that table's columns for documents. Expected from the paper preset (not run by us): MRR@100 .279, R@100 .807 on
-    the dev queries; NDCG@10 .519, R@100 .395 on those of TREC 2019 DL, with Lucene's own parameters.
+    `hardneg recipe run bm25-document`: minutes. Source: Zhan et al., SIGIR 2021, section 7 and Table 2. Recipes that
+    extend it have the columns of that table for documents. Expected from the paper preset (not run by us): MRR@100
+    .279, R@100 .807 on the dev queries; NDCG@10 .519, R@100 .395 on TREC 2019 DL, with the default parameters of
+    Lucene.
     """
     paper = preset == "paper"
     book = (starts.roberta if paper else starts.docstrings)("BM25 and the start model on documents")

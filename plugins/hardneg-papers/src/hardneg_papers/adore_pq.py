@@ -5,20 +5,20 @@ from hardneg_papers.book import Book, DemoOrPaper, Tree
 
 _SIZES = ("6", "12", "24", "48", "96")
 _ADORE = {"flat": "adore-bm25-neg", **{size: f"adore-pq{size}" for size in _SIZES}}
-"""ADORE's stages, by the index that it is trained on."""
+"""The stages of ADORE, by the index on which it is trained."""
 _INDEXES = {"flat": "bm25-neg-index", **{size: f"pq{size}" for size in _SIZES}}
 _OTHERS = {"OPQ 48": "opq48", "IVFPQ 48": "ivfpq48", "SQ8": "sq8", "FP16": "fp16"}
 _LARGE = ("24", "48", "96")
 
 
 def adore_pq(preset: DemoOrPaper = "demo") -> Tree:
-    """ADORE trained on the compressed index that it will be searched with.
+    """ADORE trained on the compressed index that is later searched.
 
     `hardneg recipe run adore-pq`: half an hour on one core. Source: Zhan et al., SIGIR 2021, sections 6.2.3 and 8.4.2,
-    Tables 3 and 5; JPQ (centroids trained along): CIKM 2021. Expected from the paper preset, MRR@10 on the dev queries
-    (not run by us): trained and searched on 24, 48 and 96 subvectors .247, .283, .291; searched without compression
-    .324, .327, .326; trained without .329. Systems are "trained on → searched on": flat is no compression, 24 is PQ
-    with 24 subvectors, `it` is the row's index.
+    Tables 3 and 5; JPQ (which also trains centroids): CIKM 2021. Expected from the paper preset, MRR@10 on the dev
+    queries (not run by us): trained and searched on 24, 48 and 96 subvectors .247, .283, .291; searched without
+    compression .324, .327, .326; trained without .329. Systems are named "trained on → searched on": flat is no
+    compression, 24 is PQ with 24 subvectors, `it` is the index of the row.
     """
     paper = preset == "paper"
     book = adore_on("bm25-neg", preset)
@@ -54,7 +54,7 @@ def _add_indexes(book: Book, paper: bool) -> None:
 def _add_searches(book: Book) -> None:
     """Add searches of the initial model and of ADORE's models, named `trained on-searched on`, and their table.
 
-    ADORE's are on the index of its training, without compression, and on another one. JPQ makes an index of its own.
+    ADORE is searched on the index of its training, without compression, and on another index; JPQ on its own index.
     """
     runs = {"BM25 Neg → flat": "bm25-neg-test"}
     for size in _SIZES:
@@ -99,7 +99,7 @@ def _add_tables(book: Book) -> None:
 
 
 def _add_test_queries(book: Book) -> None:
-    """Table 5's "Test NDCG@10": trained on each index, searched without compression, on the queries of TREC 2019 DL."""
+    """Add "Test NDCG@10" of Table 5: trained on each index, searched without compression, on TREC 2019 DL queries."""
     models = {**{size: _ADORE[size] for size in _ADORE if size != "flat"}, "OPQ 48": "adore-opq48"}
     runs = {}
     for label, model in {**models, "flat": _ADORE["flat"]}.items():

@@ -1,6 +1,6 @@
 """ANCE (Xiong et al., ICLR 2021) and the baselines of its Table 1, on passages.
 
-Demos learn from docstrings with all-MiniLM-L6-v2, without a network; the presets `paper` have MS MARCO and RoBERTa-base
+Demos learn from docstrings with all-MiniLM-L6-v2, without a network; the presets `paper` use MS MARCO and RoBERTa-base
 and need GPUs.
 """
 
@@ -23,7 +23,7 @@ _MINERS: Tree = {
 def setting(title: str, preset: str, start: str = "") -> Book:
     """Set up ANCE's evaluation: every system searches all texts and reranks BM25's top 100.
 
-    The paper's queries are those of TREC 2019 DL, in addition to the dev queries. start: the folder of a trained model
+    The paper uses the queries of TREC 2019 DL in addition to the dev queries. start: the folder of a trained model
     to start from, for the preset `paper`.
     """
     rerank = {"candidates": "bm25", "row": "{name} (rerank)"}
@@ -52,7 +52,7 @@ def setting(title: str, preset: str, start: str = "") -> Book:
 
 
 def ranked(title: str, preset: str, *systems: str) -> Book:
-    """Systems on passages, in ANCE's setting."""
+    """Return a book of systems on passages, in ANCE's setting."""
     book = setting(title, preset)
     for system in systems:
         add_system(book, preset, system)
@@ -90,7 +90,7 @@ def add_system(book: Book, preset: str, system: str, **options: Any) -> None:
 
 
 def _goes_on(book: Book, preset: str) -> Tree:
-    """Return how trainings after a warm-up start: from BM25 Neg, or from a warmed-up initial model."""
+    """Return the start of trainings after a warm-up: BM25 Neg, or a warmed-up initial model."""
     warm = "ance-bm25-neg" if "ance-bm25-neg" in book.stages else "start"
     if preset == "demo":
         return {"model": warm, "options": {}}
@@ -101,7 +101,7 @@ def _goes_on(book: Book, preset: str) -> Tree:
 
 
 def add_refreshed(book: Book, preset: str) -> None:
-    """Add the negatives of ANCE's first steps, the warmed-up model's top, and ANCE's default options."""
+    """Add the negatives of ANCE's first steps, from the top of the warmed-up model, and ANCE's default options."""
     own = _goes_on(book, preset)
     first = book.mined("ance-first", "ance-bm25-neg-index", miner={"name": "sampled", "depth": 200, "count": 20})
     if own["model"] == "start":
@@ -117,12 +117,12 @@ def add_refreshed(book: Book, preset: str) -> None:
 
 
 def compare(book: Book, *baselines: str) -> None:
-    """Set the baselines of the tests; in the preset `paper`, of the dev queries."""
+    """Set the baselines of the tests; in the preset `paper`, of the tests on dev queries."""
     book.change("dev-scores" if "dev-scores" in book.stages else "scores", baselines=[*baselines])
 
 
 def rows_last(book: Book, *labels: str) -> None:
-    """Move rows to the end of the paper's two tables."""
+    """Move rows to the end of the two tables of the paper."""
     for table in ("scores", "dev-scores"):
         runs = book.stages[table]["runs"]
         last = {label: runs[label] for label in labels if label in runs}
@@ -135,7 +135,7 @@ def ance_bm25_passage(preset: DemoOrPaper = "demo") -> Tree:
     `hardneg recipe run ance-bm25-passage`: two minutes. Source: Xiong et al., Approximate Nearest Neighbor Negative
     Contrastive Learning for Dense Text Retrieval, ICLR 2021, section 5 and Table 1.
     Expected from the paper preset (the paper's Table 1; not run by us): BM25 NDCG@10 .506 on the TREC 2019 DL queries;
-    MRR@10 .240, R@1k .814 on the dev queries. Its .506 is that of Lucene's own parameters, k1 .9 and b .4.
+    MRR@10 .240, R@1k .814 on the dev queries. Its .506 uses the default parameters of Lucene, k1 .9 and b .4.
     """
     book = ranked("BM25 and the start model in ANCE's setting", preset)
     book.stages.pop("start-dev", None)
@@ -143,7 +143,7 @@ def ance_bm25_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def _baseline(system: str, what: str, expected: str) -> Callable[[DemoOrPaper], Tree]:
-    """The recipe of a row of Table 1 on passages; expected: NDCG@10, reranking, dev MRR@10, R@1k."""
+    """Create the recipe of a row of Table 1 on passages; expected: NDCG@10, reranking, dev MRR@10, R@1k."""
     label = {**BASELINES, **WARM}[system]
     stages = ["bm25-neg", system] if system in WARM else [system]
 
@@ -172,7 +172,7 @@ ance_warm_bm25_rand_neg_passage = _baseline("warm-bm25-rand-neg", "both kinds af
 
 
 def ance_table1(preset: DemoOrPaper = "demo") -> Tree:
-    """The dense rows of the ANCE paper's Table 1 on passages: ANCE and seven baselines, in retrieval and reranking.
+    """The dense rows of Table 1 of the ANCE paper on passages: ANCE and seven baselines, in retrieval and reranking.
 
       hardneg recipe run ance-table1 --set dataset=beir:path/to/folder          an hour on two cores
 
@@ -180,7 +180,7 @@ def ance_table1(preset: DemoOrPaper = "demo") -> Tree:
     queries, in retrieval / reranking BM25's top 100 (not run by us): Rand Neg .552 / .605, NCE Neg .539 / .602, BM25
     Neg .591 / .664, BM25+Rand Neg .600 / .653; after a warm-up on BM25's negatives Rand Neg .576 / .609, NCE Neg .571 /
     .608, BM25+Rand Neg .591 / .648; ANCE .648 / .677. Signs: better than BM25 (*), than each baseline without a warm-up
-    (†), than each with one (‡), all in retrieval.
+    (†), than each with a warm-up (‡), all in retrieval.
     """
     book = ranked("ANCE, Table 1 on passages", preset, *BASELINES, *WARM, "ance")
     marks = {"*": ["BM25"], "†": [*BASELINES.values()], "‡": [*WARM.values()]}
@@ -194,7 +194,7 @@ def ance_rates_passage(preset: DemoOrPaper = "demo") -> Tree:
 
     `hardneg recipe run ance-rates-passage`: an hour. Source: Xiong et al., ICLR 2021, section A.4 and Table 7; first
     version, Table 5. Expected from the paper preset, MRR@10 on the dev queries in the order of its rows (not run by
-    us): .33, .31, .29, .303, .302. A failed setting often diverges early: the report has the losses.
+    us): .33, .31, .29, .303, .302. A failed setting often diverges early; the report shows the losses.
     """
     book = ranked("ANCE's rates, depths and refreshes on passages", preset, "bm25-neg", "ance")
     paper: Tree = {
@@ -210,7 +210,7 @@ def ance_rates_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def add_rates(book: Book, preset: str, paper: Tree) -> None:
-    """Add ANCE by learning rate, depth of its negatives and steps between refreshes: the paper's, or a demo's."""
+    """Add ANCE by learning rate, depth of negatives and steps between refreshes, with values of the paper or a demo."""
     demo: Tree = {
         "base, top 50, every 50": (5e-5, 50, 50),
         "base, top 200, every 25": (5e-5, 200, 25),
@@ -229,13 +229,13 @@ def add_rates(book: Book, preset: str, paper: Tree) -> None:
 
 
 def ance_splade(preset: DemoOrPaper = "demo") -> Tree:
-    """ANCE for learned sparse retrieval: SPLADE on negatives from its own top 200, mined again during training.
+    """ANCE for learned sparse retrieval: SPLADE on negatives from its own top 200, re-mined during training.
 
-    `hardneg recipe run ance-splade`: half an hour on two cores; `--preset paper` has DistilBERT. It needs `pip install
-    ./plugins/hardneg-sparse`. all-MiniLM-L6-v2 has no head of masked words: its head is new, made of its own
-    embeddings. The row "as shipped" is that model before any training.
+    `hardneg recipe run ance-splade`: half an hour on two cores; `--preset paper` uses DistilBERT. It needs `pip install
+    ./plugins/hardneg-sparse`. all-MiniLM-L6-v2 has no masked-language-model head, so a new one is built from
+    its embeddings. The row "as shipped" is this model before any training.
     Source: Xiong et al., ANCE, ICLR 2021, sections 4 and 5, for the negatives; Formal et al., SPLADE v2, arXiv
-    2109.10086, section 4, for the model. Expected from the paper preset: no paper has figures of the two together.
+    2109.10086, section 4, for the model. Expected from the paper preset: no paper reports the combination.
     """
     flops: Tree = {"name": "flops", "query_weight": 0.001, "document_weight": 0.001}
     own: Tree = {}
@@ -262,10 +262,10 @@ def ance_splade(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def adore_ance_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """ADORE on ANCE: its query encoder is trained on what it retrieves in each step; compared with ANCE and RankNet.
+    """ADORE on ANCE, which trains the query encoder on what it retrieves in each step; compared with ANCE and RankNet.
 
     `hardneg recipe run adore-ance-passage`: half an hour. Source: Zhan et al., SIGIR 2021, Tables 1, 2 and 4, Figure 5:
-    their rows of ANCE, which the other recipes lack, as ANCE reads queries of 64 and passages of 512 tokens.
+    the rows of ANCE, which the other recipes omit, as ANCE reads queries of 64 and passages of 512 tokens.
     Expected from the paper preset (the paper's Table 2; not run by us): MRR@10 and R@100 on the dev queries ANCE .338
     and .862, ADORE+ANCE .341 and .866; NDCG@10 on the TREC 2019 DL queries .654 and .675. Table 4: ANCE takes 645 hours
     on 4 GPUs, ADORE 4.
@@ -290,7 +290,7 @@ def add_adore(book: Book, preset: str, label: str = "ADORE", loss: Tree | None =
 
 
 def add_behind(book: Book, preset: str) -> None:
-    """Add the analyses of ADORE's rows on ANCE: errors and costs."""
+    """Add the analyses of the rows of ADORE on ANCE: errors and costs."""
     warm = [] if book.stages["ance"]["model"] == "start" else ["ance-bm25-neg-train"]
     start = "ance-bm25-neg-index" if warm else "start-index"
     analysis = {

@@ -1,4 +1,4 @@
-"""Stage `average`: one model whose weights are the mean of several models'."""
+"""The stage `average`, which averages the weights of several models into one."""
 
 import json
 import re
@@ -14,14 +14,14 @@ _FREE = re.compile(
     r"_.*|.*version|architectures|.*dtype|.*dropout.*|.*label.*|initializer_range|problem_type|use_cache|output_\w+"
     r"|return_dict|.*_length"
 )
-"""Settings of a model that change no vector, or that are copied from the first model."""
+"""Settings of a model that do not affect vectors, or that are copied from the first model."""
 
 
 class Average(hn.stages.StageSpec):
-    """Average the weights of models of one architecture: seeds, checkpoints, a model before and after training.
+    """Average the weights of models of one architecture: seeds, checkpoints, or a model before and after training.
 
-    models: by label; a model with several seeds stands for all of them, which share its weight. weights: by label,
-    default 1.
+    models: models by label; a model with several seeds stands for all of them, which share its weight. weights: weights
+    by label, 1 by default.
 
     Source: Wortsman et al., Model soups (ICML 2022), uniform soup; Xiao et al., LM-Cocktail (2023), Eq. 1.
     """
@@ -41,7 +41,7 @@ class Average(hn.stages.StageSpec):
 
     @property
     def shares(self) -> dict[str, float]:
-        """Weight of each model by its path below `models`; seeds of one label share its weight evenly."""
+        """The weight of each model by its path below `models`; the seeds of a label share its weight evenly."""
         shares: dict[str, float] = {}
         for label, names in self.models.items():
             paths = [label] if isinstance(names, str) else [f"{label}.{seed}" for seed in names]
@@ -50,10 +50,10 @@ class Average(hn.stages.StageSpec):
 
     def problems(self, recipe: hn.stages.RecipeView) -> Iterator[str]:
         for label in self.weights.keys() - self.models.keys():
-            yield f"weights: no model is called {label!r}; there are: {', '.join(self.models)}"
+            yield f"weights: no model is called {label!r}; available: {', '.join(self.models)}"
 
     def identity(self) -> dict[str, Any]:
-        """Return the share of each model; the order counts, because tokenizer and prompts are those of the first."""
+        """Return the share of each model; order matters, because the first provides tokenizer and prompts."""
         validation = {"split": "dev", "depth": 20, "queries": None}
         fixed = {"validation": validation, "choose": "all", "metric": "mrr@10", "segments": None}  # as stores have it
         return {**fixed, "weights": self.shares, "order": list(self.shares)}
@@ -81,8 +81,8 @@ class Average(hn.stages.StageSpec):
             return {}
         (first, share), *rest = self.shares.items()
         if not rest:
-            advice = "name another one, or give the recipe `seeds`"
-            raise hn.errors.UsageError(f"{context.name}.models: one model is its own average; {advice}")
+            advice = "add another one, or use `seeds` in the recipe"
+            raise hn.errors.UsageError(f"{context.name}.models: cannot average a single model; {advice}")
 
         def opened(path: str) -> hn.encoders.Encoder:
             source = context.inputs[f"models.{path}"]
@@ -104,19 +104,17 @@ class Average(hn.stages.StageSpec):
                     sums[name] += tensor.float() * weight
         means = {name: tensor / sum(self.shares.values()) for name, tensor in sums.items()}
         if broken := next((name for name, tensor in means.items() if not tensor.isfinite().all()), None):
-            raise hn.errors.ModelError(
-                f"the mean of {broken} is not finite: check the models' weights, or use smaller weights"
-            )
+            raise hn.errors.ModelError(f"the mean of {broken} is not finite; check the models, or use smaller weights")
         mean.module.load_state_dict({**whole, **means})
         mean.save(context.folder / hn.layout.MODEL_FOLDER)
         return {"models": len(self.shares)}
 
 
 def check_alike(first: hn.encoders.Encoder, other: hn.encoders.Encoder, name: str) -> None:
-    """Check that a model has the same weights, vocabulary and computation. Raises ModelError: it does not."""
+    """Raise ModelError if models differ in the names and shapes of weights, in vocabulary or in computation."""
     told, expected = _settings(other), _settings(first)
     if found := [each for each in {**expected, **told} if told.get(each) != expected.get(each)]:
-        advice = "average models of one architecture and vocabulary"
+        advice = "use models of one architecture and vocabulary"
         raise hn.errors.ModelError(f"{name}: {found[0]} differs from the first model's; {advice}")
 
 

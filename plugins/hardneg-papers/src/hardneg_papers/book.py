@@ -1,4 +1,4 @@
-"""The builder of recipes that are Python functions: a tree of plain stages, composed in Python."""
+"""The builder for recipes that are Python functions, which compose a tree of plain stages."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -17,7 +17,7 @@ _LAST = ("evaluate", "analyze", "report")
 
 
 def deep(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> Tree:
-    """Merge changes into `base`, mapping by mapping; alternative options of a training's length replace each other."""
+    """Merge changes into `base`, mapping by mapping; mutually exclusive options replace each other."""
     out = dict(base)
     for change in changes:
         for other in {other for key in change for other in _INSTEAD_OF.get(key, ())} - change.keys():
@@ -29,11 +29,11 @@ def deep(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> Tree:
 
 
 class Book:
-    """The stages of a recipe, and the defaults of its verbs.
+    """A recipe under construction: its stages, and the defaults of its verbs.
 
-    top: the top-level fields of the tree: title, dataset, model, sizes, seeds, outputs. defaults: options by verb,
-    laid under each stage that is added. searches: the searches of each system, by the suffix of their stages' names;
-    `row` is the label in the table, with `{name}` for the system, and `table` names another evaluation.
+    top: the top-level fields of the tree: title, dataset, model, sizes, seeds, outputs. defaults: default
+    options for added stages, by verb. searches: the searches for each system, by the suffix of their stage names; `row`
+    is the label in the table, with `{name}` for the system, and `table` is another evaluation.
     """
 
     def __init__(self, title: str, dataset: Any, model: Tree, defaults: Tree | None = None, **top: Any) -> None:
@@ -52,7 +52,7 @@ class Book:
         return book
 
     def like(self, name: str, other: str, label: str, **options: Any) -> str:
-        """Add a system with the options of another one and some changes, with the same searches."""
+        """Add a system with the searches and options of another one, except for some changes."""
         search = {key: value for key, value in self.stages[f"{other}-test"].items() if key not in ("stage", "index")}
         own = {key: value for key, value in self.stages[other].items() if key != "stage"}
         rows = {key: options.pop(key) for key in ("table", "report") if key in options}
@@ -60,7 +60,7 @@ class Book:
         return self.system(name, label, self.stages[other]["stage"], **rows, **deep(own, options))
 
     def add(self, name: str, stage: str, **options: Any) -> str:
-        """Add a stage, with the defaults of its verb; returns its name, for others to refer to."""
+        """Add a stage with the defaults of its verb; return its name for references."""
         self.stages[name] = {"stage": stage, **deep(self.defaults.get(stage, {}), options)}
         return name
 
@@ -69,7 +69,7 @@ class Book:
         self.stages[name] = deep(self.stages[name], options)
 
     def bm25(self, **options: Any) -> None:
-        """Add BM25's index `bm25-index` and its search `bm25`."""
+        """Add the BM25 index `bm25-index` and its search `bm25`."""
         self.add("bm25-index", "index", backend={"name": "bm25", **options} if options else "bm25")
         self.add("bm25", "search", index="bm25-index")
 
@@ -79,7 +79,7 @@ class Book:
         self.add("start-test", "search", index="start-index")
 
     def tables(self, runs: Tree, baselines: list[str], metrics: list[str], end: str = "", title: str = "") -> None:
-        """Add the evaluation `scores` and its page `report`; further ones get a suffix."""
+        """Add the evaluation `scores` and its page `report`; `end` is a suffix for further ones."""
         self.add(f"scores{end}", "evaluate", runs=runs, baselines=baselines, metrics=metrics)
         self.add(f"report{end}", "report", evaluation=f"scores{end}", **({"title": title} if title else {}))
 
@@ -88,7 +88,7 @@ class Book:
         self.stages[table] = {**self.stages[table], field: {**self.stages[table].get(field, {}), label: run}}
 
     def mined(self, name: str, index: str, label: str = "dense", **options: Any) -> str:
-        """Add a search of the training queries and the mined negatives; return the negatives' name."""
+        """Add a search of the training queries and negatives mined from it; return the name of the negatives."""
         run = self.add(f"{index.removesuffix('-index')}-train", "search", index=index, split="train", depth=210)
         return self.add(name, "mine", **{"runs": {label: run}, "miner": {"name": "topk", "depth": 200}, **options})
 
@@ -97,8 +97,8 @@ class Book:
     ) -> str:
         """Add a stage that makes a model, with its index, searches and rows; return its name.
 
-        It is searched in `index` if given, as for stages that train query encoders, else in an index of its own.
-        table: the evaluation of its rows; the page is `report` with the same suffix. Without a table it has no rows.
+        Searches use `index` if given, as for stages that train query encoders, or else a new index of the model.
+        table: the evaluation for its rows, and `report` with the same suffix for the page; no rows if empty.
         report: whether the page describes its training.
         """
         self.add(name, verb, **options)

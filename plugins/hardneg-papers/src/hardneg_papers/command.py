@@ -1,6 +1,6 @@
 """The command `hardneg recipe verify`: compare a finished run with the bands of its recipe.
 
-Bands are in `bands/NAME.json`: in this package for named recipes, else in the folder of the recipe file.
+Bands are in `bands/NAME.json`, in this package for named recipes, or else next to the recipe file.
 """
 
 import json
@@ -17,20 +17,20 @@ from scipy.stats import t as student
 import hardneg.plugin as hn
 
 ROUNDING = 0.001
-"""The minimum half-width of a band: other processors round differently, and may break ties differently."""
+"""The minimum half-width of a band, because other processors may round and break ties differently."""
 LEVEL = 0.01
-"""The largest probability that any value of a correct run is outside its band, shared by all values with seeds."""
+"""The maximum probability that any value of a correct run is outside its band, over all values with seeds."""
 LEAST_SEEDS = 5
-"""The minimum number of seeds for bands; fewer say little about the spread between seeds."""
+"""The minimum number of seeds for bands; fewer seeds say little about the spread."""
 MAY_DIFFER = ("title", "seed", "seeds")
-"""The fields in which a run may differ from the run that its recipe's bands were recorded from."""
+"""The fields in which a run may differ from the run from which the bands were recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Mean and standard deviation, over seeds, of a system's metric.
+    """The mean of a system's metric over seeds, and its spread.
 
-    mean: over seeds. deviation: between seeds (sample standard deviation), 0 without training. seeds: their number.
+    deviation: the sample standard deviation over seeds, 0 without training. seeds: the number of seeds.
     """
 
     mean: float
@@ -50,12 +50,12 @@ class Band:
 
 
 Bands = Mapping[str, Mapping[str, Band]]
-"""System to metric to band."""
+"""The bands by system and metric."""
 
 
 @dataclass(frozen=True, slots=True)
 class BandCheck:
-    """A value and its band, from `low` to `high`, for a run with this number of seeds."""
+    """The value of a run with `seeds` seeds, and the band from `low` to `high`."""
 
     system: str
     metric: str
@@ -78,7 +78,7 @@ def bands_of(measured: hn.metrics_files.Measured) -> dict[str, dict[str, Band]]:
 
 
 def check_bands(measured: hn.metrics_files.Measured, bands: Bands) -> list[BandCheck]:
-    """Compare the values of a run with their bands; the level is divided by the number of values with seeds."""
+    """Compare the values of a run with their bands; `LEVEL` is divided by the number of values with seeds."""
     pairs = [
         (system, metric, band, values)
         for system, row in bands.items()
@@ -95,7 +95,7 @@ def check_bands(measured: hn.metrics_files.Measured, bands: Bands) -> list[BandC
 
 
 def _values(measured: hn.metrics_files.Measured, system: str) -> dict[str, list[float]]:
-    """Return each seed's mean over queries by metric, or the one mean of a system without seeds."""
+    """Return, by metric, the mean over queries for each seed, or a single mean for a system without seeds."""
     seeds = measured.by_seed.get(system)
     rows = [hn.measuring.means(scores) for scores in (seeds.values() if seeds else [measured.results[system]])]
     return {metric: [row[metric] for row in rows] for metric in rows[0]}
@@ -103,11 +103,11 @@ def _values(measured: hn.metrics_files.Measured, system: str) -> dict[str, list[
 
 @dataclass(frozen=True)
 class Verified:
-    """Comparison of a run with its recipe's bands.
+    """The comparison of a run with the bands of its recipe.
 
-    holds: whether the run is of this recipe and all its values are inside their bands. device: of the run and the
-    bands. values: those with a band. differences: deviations of the run from the recipe, one line each: settings, the
-    collection, missing systems.
+    holds: whether the run is of this recipe and all values are inside their bands. device: the device of the run and
+    the bands. values: the values with a band. differences: deviations of the run from the recipe in settings,
+    collection or systems, one line each.
     """
 
     holds: bool
@@ -117,18 +117,18 @@ class Verified:
 
 
 def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
-    """Compare a run folder with the bands of its recipe; named: the preset that it must have, otherwise UsageError."""
+    """Compare a run folder with the bands of its recipe; named: the required preset. Raises UsageError."""
     lock, measured, path = hn.recipes.read_lock(folder), _finished(folder), bands_file(recipe)
     device, preset = lock["device"], lock["preset"]
     if named not in (None, preset):
         raise hn.errors.UsageError(
-            f"{folder}: a run of preset {preset}, not {named}: omit --preset, or name another folder"
+            f"{folder}: run of preset {preset}, not {named}; omit --preset, or give another folder"
         )
     recorded = _read(path).get(preset, {})
     if device not in recorded:
         known = ", ".join(sorted(recorded)) or "none"
         raise hn.errors.UsageError(
-            f"{path}: no bands of preset {preset} for device {device} (there: {known}); "
+            f"{path}: no bands of preset {preset} for device {device} (available: {known}); "
             "run the recipe with ten seeds and record them with --record"
         )
     try:
@@ -136,13 +136,13 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
         bands = {system: {metric: Band(**band) for metric, band in row.items()} for system, row in rows.items()}
     except (TypeError, KeyError, AttributeError) as error:
         raise hn.errors.DataError(
-            f"{path}: damaged ({type(error).__name__}: {error}): record the bands again"
+            f"{path}: damaged ({type(error).__name__}: {error}); record the bands again"
         ) from None
     differences = _settings_changed(recipe, lock)
     if lock["measured"] not in (None, *lock["keys"].values()):
         differences.append(f"{hn.layout.METRICS}: measured with other settings; run the recipe to its end")
     if dataset != lock["keys"]["dataset"]:
-        differences.append(f"dataset: the collection differs ({lock['keys']['dataset']}; the bands' is {dataset})")
+        differences.append(f"dataset: {lock['keys']['dataset']}, but the bands are from {dataset}")
     for system, row in bands.items():
         if system not in measured.results:
             differences.append(f"{hn.layout.METRICS}: no system {system!r}")
@@ -154,15 +154,15 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
 
 
 def record(recipe: str, folder: Path) -> Path:
-    """Write the bands of a finished run of five seeds or more; those of other presets and devices stay."""
+    """Write the bands of a finished run of at least five seeds; bands of other presets and devices are kept."""
     lock, measured, path = hn.recipes.read_lock(folder), _finished(folder), bands_file(recipe)
     trains = any(str(stage["stage"]).startswith("train") for stage in lock["tree"]["stages"].values())
     if trains and max(map(len, measured.by_seed.values()), default=0) < LEAST_SEEDS:
         raise hn.errors.UsageError(
-            f"{folder}: bands need at least {LEAST_SEEDS} seeds, preferably ten: run the recipe with `seeds`"
+            f"{folder}: bands need at least {LEAST_SEEDS} seeds, preferably ten; run the recipe with `seeds`"
         )
     if differences := _settings_changed(recipe, lock):
-        raise hn.errors.UsageError("\n".join([f"{folder}: not a run of the unchanged {recipe}:", *differences]))
+        raise hn.errors.UsageError("\n".join([f"{folder}: differs from the unchanged recipe {recipe}:", *differences]))
     rows = bands_of(measured).items()
     bands = {system: {metric: asdict(band) for metric, band in row.items()} for system, row in rows}
     content = _read(path)
@@ -173,7 +173,7 @@ def record(recipe: str, folder: Path) -> Path:
 
 
 def bands_file(recipe: str) -> Path:
-    """Return the path of the bands of a recipe, given by name or path."""
+    """Return the path of the bands file of a recipe, given by name or path."""
     path = Path(recipe)
     return (path if path.is_file() else Path(__file__)).parent / "bands" / f"{path.stem}.json"
 
@@ -182,7 +182,7 @@ def _finished(folder: Path) -> hn.metrics_files.Measured:
     """Read the metrics of a run folder."""
     path = folder / hn.layout.METRICS
     if not path.is_file():
-        raise hn.errors.DataError(f"{folder}: no {path.name}, so the run is not finished: run the recipe to its end")
+        raise hn.errors.DataError(f"{folder}: no {path.name}, so the run is not finished; run the recipe to its end")
     return hn.metrics_files.read_metrics(path)
 
 
@@ -193,7 +193,7 @@ def _settings_changed(recipe: str, lock: Mapping[str, Any]) -> list[str]:
 
 
 def tree_differences(run: Any, recipe: Any, path: str = "") -> Iterator[str]:
-    """List the values of a run's tree that differ from the recipe's."""
+    """Yield one line for each value in which a run's tree differs from the recipe's."""
     if isinstance(run, Mapping) and isinstance(recipe, Mapping):
         for name in dict.fromkeys([*recipe, *run]):
             yield from tree_differences(run.get(name), recipe.get(name), f"{path}.{name}" if path else str(name))
@@ -208,22 +208,22 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        raise hn.errors.DataError(f"{path}: cannot be read ({error}): record the bands again") from None
+        raise hn.errors.DataError(f"{path}: cannot be read ({error}); record the bands again") from None
     if not isinstance(content, dict):
-        raise hn.errors.DataError(f"{path}: damaged: record the bands again")
+        raise hn.errors.DataError(f"{path}: damaged; record the bands again")
     return content
 
 
 def verify_run(
-    name: str = typer.Argument(help="A recipe's name, or the path of a recipe file."),
-    folder: Path | None = typer.Argument(None, help="Its run folder; default runs/NAME-PRESET."),
-    preset: str | None = typer.Option(None, "--preset", "-p", help="The preset; default: that of the run."),
-    record_bands: bool = typer.Option(False, "--record", help="Write the bands from this run, with several seeds."),
+    name: str = typer.Argument(help="The name of a recipe, or the path of a recipe file."),
+    folder: Path | None = typer.Argument(None, help="The run folder; by default, runs/NAME-PRESET."),
+    preset: str | None = typer.Option(None, "--preset", "-p", help="The preset; by default, the preset of the run."),
+    record_bands: bool = typer.Option(False, "--record", help="Record bands from this run with several seeds."),
     as_json: bool = typer.Option(False, "--json", help="Print JSON on stdout."),
 ) -> None:
     """Compare a finished run with the bands of its recipe: means and their spread over seeds.
 
-    Exits with 1 if a value is outside its band, or if the run is not of this recipe.
+    Exits with code 1 if a value is outside its band, or if the run differs from the recipe.
 
     Example: hardneg recipe verify star-static
     """
@@ -231,7 +231,7 @@ def verify_run(
     usual = Path("runs") / Path(name).stem
     folder = folder or (usual if usual.is_dir() and not preset else Path(f"{usual}-{preset or 'demo'}"))
     if record_bands:
-        return hn.terminal.say(f"bands written: {record(name, folder)}")
+        return hn.terminal.say(f"wrote bands to {record(name, folder)}")
     verified = verify(name, folder, preset)
     hn.terminal.say(json.dumps(asdict(verified), indent=2) if as_json else "\n".join(_lines(verified)))
     if not verified.holds:

@@ -1,6 +1,6 @@
 """CoRT (Wrzalik and Krechel, TREC 2020): on its own, with BM25, and on the queries of TREC 2020 DL.
 
-Demos learn from docstrings with all-MiniLM-L6-v2 in minutes, without a network; the presets `paper` have MS MARCO
+Demos learn from docstrings with all-MiniLM-L6-v2 in minutes, without a network; the presets `paper` use MS MARCO
 passages and ALBERT-base and need a GPU.
 """
 
@@ -10,12 +10,12 @@ from hardneg_papers.book import Book, DemoOrPaper, Tree
 def cort_passage(preset: DemoOrPaper = "demo") -> Tree:
     """CoRT on passages: a dense ranker that complements BM25, trained on BM25's results from rank 8 on.
 
-      hardneg recipe run cort-passage --set model.projection=32         another size of the vectors
+      hardneg recipe run cort-passage --set model.projection=32         another vector dimension
 
-    Scores are angular. Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, sections 3 and A; what
-    the paper leaves open as the program of Wrzalik and Krechel, CoRT: Complementary Rankings from Transformers, has it.
+    Scores are angular. Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, sections 3 and A;
+    details missing there are from the program of Wrzalik and Krechel, CoRT: Complementary Rankings from Transformers.
     Expected from the paper preset (the paper's Table 2; not run by us), on the TREC 2019 DL queries with relevance
-    from 2 on: CoRT nDCG@1000 .513, recall@100 .447, @200 .517, @1000 .633; BM25 .600, .498, .598, .745 (k1 .82, b .68).
+    level 2: CoRT nDCG@1000 .513, recall@100 .447, @200 .517, @1000 .633; BM25 .600, .498, .598, .745 (k1 .82, b .68).
     On the dev queries MRR@10 .271.
     """
     book = _without_reranker("CoRT on passages", preset)
@@ -28,23 +28,23 @@ def cort_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def cort_bm25(preset: DemoOrPaper = "demo") -> Tree:
-    """CoRT and BM25 interleaved: a document from each list in turn, CoRT first, compared with each list alone.
+    """CoRT and BM25 interleaved, with a document from each list in turn and CoRT first, compared with each list alone.
 
     `hardneg recipe run cort-bm25`. Source: Wrzalik and Krechel, TREC 2020, section 3.4 and Table 2.
     Expected from the paper preset (the paper's Table 2; not run by us), on the TREC 2019 DL queries with relevance
-    from 2 on: CoRT+BM25 nDCG@1000 .664, recall@100 .570, @200 .659, @1000 .831. On the dev queries MRR@10 .274,
-    recall@1000 .949. Of CoRT's first 10 26 % without a judgement, P@10 .542 (BM25 .405). The demo's qrels are positives
-    alone: there nearly all is unjudged.
+    level 2: CoRT+BM25 nDCG@1000 .664, recall@100 .570, @200 .659, @1000 .831. On the dev queries MRR@10 .274,
+    recall@1000 .949. Of CoRT's top 10, 26 % are unjudged; P@10 .542 (BM25 .405). In the demo, only positives are
+    judged.
     """
     return _without_reranker("CoRT and BM25 on passages", preset).tree()
 
 
 def cort_dl20(preset: DemoOrPaper = "demo") -> Tree:
-    """CoRT and BM25 on the queries of TREC 2020 DL, its authors' track.
+    """CoRT and BM25 on the queries of TREC 2020 DL, the track in which its authors took part.
 
-    `hardneg recipe run cort-dl20 --preset paper` reads ir_datasets; the demo is that of cort-bm25, as docstrings have
-    no such track. Source: Wrzalik and Krechel, TREC 2020, Table 2, columns of 2020; those of 2019: cort-bm25. Expected
-    from the paper preset (not run by us), nDCG@1000, recall@100, @200 and @1000 with relevance from 2 on: BM25 .588,
+    `hardneg recipe run cort-dl20 --preset paper` reads ir_datasets; the demo is the same as of cort-bm25, as docstrings
+    have no such track. Source: Wrzalik and Krechel, TREC 2020, Table 2, columns of 2020 (2019: cort-bm25). Expected
+    from the paper preset (not run by us), nDCG@1000, recall@100, @200 and @1000 with relevance level 2: BM25 .588,
     .567, .643, .803; CoRT .541, .530, .585, .697; CoRT+BM25 .663, .645, .723, .850.
     """
     book = _without_reranker("CoRT and BM25, TREC 2020 DL", preset)
@@ -55,10 +55,10 @@ def cort_dl20(preset: DemoOrPaper = "demo") -> Tree:
 def cort_electra_dl20(preset: DemoOrPaper = "demo") -> Tree:
     """CoRT, BM25 and ELECTRA on the queries of TREC 2020 DL: first stages, fused and reranked.
 
-    `hardneg recipe run cort-electra-dl20 --preset paper` reads ir_datasets; the demo is that of cort-electra-passage.
-    Source: Wrzalik and Krechel, TREC 2020, Table 3 and Figure 2; the columns of 2019: cort-electra-passage.
-    Expected from the paper preset (not run by us): BM25 reranked MRR .872, MAP .521, nDCG@10 .759, nDCG@1000 .711;
-    CoRT+BM25 reranked .870, .540, .757, .744.
+    `hardneg recipe run cort-electra-dl20 --preset paper` reads ir_datasets; the demo is the same as of
+    cort-electra-passage. Source: Wrzalik and Krechel, TREC 2020, Table 3 and Figure 2; the columns of 2019:
+    cort-electra-passage. Expected from the paper preset (not run by us): BM25 reranked MRR .872, MAP .521, nDCG@10
+    .759, nDCG@1000 .711; CoRT+BM25 reranked .870, .540, .757, .744.
     """
     book = _complementing("CoRT and ELECTRA, TREC 2020 DL", preset)
     reranked = {"BM25": "bm25-reranked", "CoRT+BM25": "cort-bm25-reranked"}
@@ -70,7 +70,7 @@ def cort_electra_dl20(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def _complementing(title: str, preset: str) -> Book:
-    """CoRT and ELECTRA, with the unjudged share of each list and its overlap with the other."""
+    """Return a book with CoRT and ELECTRA, the unjudged share of each list, and its overlap with the other."""
     book = Book.of("cort-electra-passage", preset, title)
     runs = {"BM25": "bm25", "CoRT": "cort-test", "CoRT+BM25": "cort-bm25"}
     unjudged = {"runs": runs, "against": "BM25", "metrics": ["precision@10"]}
@@ -81,7 +81,7 @@ def _complementing(title: str, preset: str) -> Book:
 
 
 def _without_reranker(title: str, preset: str) -> Book:
-    """CoRT and BM25, without ELECTRA."""
+    """Return a book with CoRT and BM25, without ELECTRA."""
     book = _complementing(title, preset)
     candidates = ("bm25-candidates", "cort-candidates", "mixed-candidates", "mixed-negatives")
     _leave_out(book, *candidates, "reranker", "bm25-reranked", "cort-bm25-reranked", "first-stages")

@@ -1,8 +1,8 @@
 """Studies that vary one condition and compare arms that differ only in their negatives.
 
-They start from wordllama's table (`pip install "hardneg[static]"`). Demos take minutes on two idle cores, without a
-network, on docstrings or code; `--preset full --set dataset=beir:path/to/folder` is one's own collection, with more
-steps.
+They start from the embedding table of wordllama (`pip install "hardneg[static]"`). Demos take minutes on two idle
+cores, without a network, on docstrings or code; use `--preset full --set dataset=beir:path/to/folder` for another
+collection, with more steps.
 """
 
 from typing import Any, Literal
@@ -20,7 +20,7 @@ _DENSE = {"dense": "start-train"}
 
 
 def small_study(title: str, preset: str, dataset: Tree = CODE, rate: float = 0.01, steps: int = _STEPS) -> Book:
-    """A static model on docstrings' code, five seeds."""
+    """Return a book with a static model on code, with five seeds."""
     options: Tree = {"max_steps": 400 if preset == "full" else steps, "batch_size": 32, "negatives_per_query": 1}
     options |= {"learning_rate": rate, "weight_decay": 0.0, "warmup_steps": 5}
     train = {"loss": {"name": "infonce", "temperature": 0.05}, "options": options}
@@ -36,10 +36,10 @@ def study(
     defaults: Tree | None = None,
     **top: Any,
 ) -> Book:
-    """A study with a static model, five seeds and four arms; top: top-level keys that replace the defaults.
+    """Return a study with a static model, five seeds and four arms; top: top-level keys that replace the defaults.
 
-    Each arm scores as many documents a query: in-batch has a positive of another query where the others have a mined
-    negative.
+    Each arm scores the same number of documents per query: in-batch has a positive of another query where the others
+    have a mined negative.
     """
     book = small_study(title, preset, {**CODE, **top.pop("dataset", {})}, 0.03, steps)
     book.top |= {"outputs": {"model": "top-10", "index": "top-10-index"}, **top}
@@ -59,7 +59,7 @@ def study(
 
 
 def mined(book: Book, name: str, depth: int = 10, **options: Any) -> str:
-    """Mine the top of the start model's lists."""
+    """Add negatives mined from the top of the start model's lists."""
     return book.add(name, "mine", **{"runs": _DENSE, "miner": {"name": "topk", "depth": depth}, **options})
 
 
@@ -70,7 +70,7 @@ def table(book: Book, end: str = "", title: str = "", baselines: list[str] | Non
 
 
 def arms(book: Book, dose: str, title: str, **options: Any) -> None:
-    """Add three arms at another level, with a table of their own."""
+    """Add three arms at another level, in a separate table."""
     table(book, f"-{dose}", title)
     for arm, lists in LISTS.items():
         label = arm.replace("top-10", "top 10")
@@ -79,7 +79,7 @@ def arms(book: Book, dose: str, title: str, **options: Any) -> None:
 
 
 def bm25_arm(book: Book) -> str:
-    """Add an arm with BM25's top 10; returns the negatives' name."""
+    """Add an arm with BM25's top 10; return the name of the negatives."""
     book.bm25()
     book.add("bm25-train", "search", index="bm25-index", split="train", depth=50)
     negatives = mined(book, "bm25-negatives", runs={"bm25": "bm25-train"})
@@ -90,10 +90,10 @@ def bm25_arm(book: Book) -> str:
 def dose_batches(preset: DemoOrFull = "demo") -> Tree:
     """Vary the batch size: do hard negatives make up for small batches, and do hard batches do the same?
 
-    `hardneg recipe run dose-batches`: half an hour and 14 GB of disk. All batches see as many positives. Those of 32
-    queries have the table `scores` and the page `report`, the others `scores-4` to `scores-128`, with pages likewise.
-    `clustered` and `hardest together` choose the queries of a batch, and have no mined negatives. Source: Xiong et al.,
-    ANCE, ICLR 2021, section 3; for `clustered`, arXiv 2407.18887. Expected: docs/results/when.md.
+    `hardneg recipe run dose-batches`: half an hour and 14 GB of disk. All arms see the same number of positives.
+    Batches of 32 queries have the table `scores` and the page `report`, the others `scores-4` to `scores-128` and their
+    pages. `clustered` and `hardest together` choose the queries of a batch, and have no mined negatives. Source: Xiong
+    et al., ANCE, ICLR 2021, section 3; for `clustered`, arXiv 2407.18887. Expected: docs/results/when.md.
     """
     book = study("Doses of batches", preset)
     for size in (4, 8, 16, 128):
@@ -109,11 +109,11 @@ def dose_corpus(preset: Literal["demo", "full", "transformer"] = "demo") -> Tree
     """Vary the size of the corpus: the larger it is, the fewer confusable documents share a batch.
 
       hardneg recipe run dose-corpus --set dataset.withheld.groups=0.75    default .875; all: dataset.withheld=null
-      hardneg recipe run dose-corpus --preset transformer     all-MiniLM-L6-v2 whole, in place of the table; three seeds
+      hardneg recipe run dose-corpus --preset transformer     all-MiniLM-L6-v2 instead of the table; three seeds
 
-    A folder needs groups.tsv (docs/datasets.md). Whole groups are left out, with their training queries; those that
-    queries for development and tests ask for stay, so these are the same at each dose. Source: Xiong et al., ANCE, ICLR
-    2021, section 3: the batch over the corpus. Expected: docs/results/when.md.
+    A folder needs groups.tsv (docs/datasets.md). Whole groups are left out, with their training queries. Groups with
+    relevant passages for dev and test queries stay, so these queries are the same at each dose. Source: Xiong et al.,
+    ANCE, ICLR 2021, section 3: the batch over the corpus. Expected: docs/results/when.md.
     """
     top: Tree = {"dataset": {"withheld": {"groups": 0.875}}}
     if preset == "transformer":
@@ -131,8 +131,8 @@ def dose_depth(preset: DemoOrFull = "demo") -> Tree:
     """Vary the number of negatives per query, and their ranks.
 
     `hardneg recipe run dose-depth`. Source: Karpukhin et al., DPR, EMNLP 2020, Table 3, for the number; Moreira et al.,
-    NV-Retriever, arXiv 2407.15831, for the ranks. Expected: docs/results/when.md. Rows with more negatives a query
-    score more documents than the others do, and see as many positives.
+    NV-Retriever, arXiv 2407.15831, for the ranks. Expected: docs/results/when.md. Rows with more negatives per query
+    score more documents than the others, but see the same number of positives.
     """
     book = study("Doses of negatives", preset, ["random", "top 10"])
     for count in (2, 4, 8):
@@ -153,10 +153,10 @@ def dose_false_negatives(preset: DemoOrFull = "demo") -> Tree:
       hardneg recipe run dose-false-negatives --preset full --set dataset=beir:path/to/folder \
         --set dataset.withheld.halves=true
 
-    Each positive of training queries is in the corpus a second time, as half of its text that nobody has labelled. Of a
-    share of the queries it is the only negative; the others' lists lack it. Filtered rows have random negatives in
-    place of what the filter drops. Source: Qu et al., RocketQA, NAACL 2021, section 4.2.3 and Table 3, and Moreira et
-    al., NV-Retriever, arXiv 2407.15831, for the filter. Expected: docs/results/when.md.
+    The corpus contains each positive of training queries twice, the second time as an unlabelled half of its text. For
+    a share of the queries, this half is the only negative; it is removed from the lists of the others. Filtered rows
+    have random negatives instead of those that the filter drops. Source: Qu et al., RocketQA, NAACL 2021, section 4.2.3
+    and Table 3, and Moreira et al., NV-Retriever, arXiv 2407.15831, for the filter. Expected: docs/results/when.md.
     """
     book = study("Doses of false negatives", preset, dataset={"withheld": {"halves": True}})
     book.change("top-10-negatives", planted=0.0)
@@ -173,8 +173,8 @@ def dose_false_negatives(preset: DemoOrFull = "demo") -> Tree:
 def dose_metrics(preset: DemoOrFull = "demo") -> Tree:
     """Compare the arms by other metrics: hard negatives improve the top of the list and hurt its depth.
 
-    `hardneg recipe run dose-metrics`. Source: Zhan et al., SIGIR 2021, Table 1: total and top-200 pairwise errors are
-    in opposite orders. Expected: docs/results/when.md. Errors are those of the first seed.
+    `hardneg recipe run dose-metrics`. Source: Zhan et al., SIGIR 2021, Table 1: total and top-200 pairwise errors
+    rank in opposite order. Expected: docs/results/when.md. Errors are from the first seed.
     """
     book = study("Metrics of the top and of the depth", preset)
     bm25_arm(book)
@@ -188,10 +188,10 @@ def dose_metrics(preset: DemoOrFull = "demo") -> Tree:
 
 
 def dose_refresh(preset: DemoOrFull = "demo") -> Tree:
-    """Vary how often the negatives are mined again with the current model.
+    """Vary how often the negatives are re-mined with the current model.
 
-    `hardneg recipe run dose-refresh`. Every row but in-batch and random begins with the first ten of the start model's
-    lists; `top 10` is never refreshed. Source: Xiong et al., ANCE, ICLR 2021, section 4. Expected:
+    `hardneg recipe run dose-refresh`. All rows except in-batch and random start with the top ten of the start model;
+    `top 10` is never refreshed. Source: Xiong et al., ANCE, ICLR 2021, section 4. Expected:
     docs/results/when.md.
     """
     book = study("Doses of refreshes", preset, ["random", "top 10"], steps=68)
@@ -205,13 +205,13 @@ def dose_refresh(preset: DemoOrFull = "demo") -> Tree:
 
 
 def dose_siblings(preset: DemoOrFull = "demo") -> Tree:
-    """Vary the number of confusable passages (siblings) of each passage: are they why hard negatives help?
+    """Vary the number of confusable passages (siblings) of each passage: are they the reason why hard negatives help?
 
       hardneg recipe run dose-siblings --set dataset.withheld.siblings=0                         and 1, 2, 1000 (all)
 
-    A folder needs groups.tsv (docs/datasets.md). Each group keeps one passage that queries ask for, and so many of its
-    siblings: queries, positives and updates are the same at each dose. `permuted` are the top-10 lists, each given to
-    another query: they must do no more than random ones. Source: |D-*| of Xiong et al., ANCE, ICLR 2021, section 3.
+    A folder needs groups.tsv (docs/datasets.md). Each group keeps one relevant passage and this number of siblings, so
+    queries, positives and updates are the same at each dose. `permuted` assigns each top-10 list to another query,
+    which must not help more than random negatives. Source: |D-*| of Xiong et al., ANCE, ICLR 2021, section 3.
     Expected: docs/results/when.md.
     """
     book = study("Doses of siblings", preset, dataset={"withheld": {"siblings": 1000}})
@@ -226,9 +226,9 @@ def dose_start(preset: Literal["demo", "untrained", "minilm", "full"] = "demo") 
       hardneg recipe run dose-start --preset full --set dataset=beir:path/to/folder \
         --set "model={name: packaged:all-MiniLM-L6-v2, encoder: {name: static, untrained: true}}"
 
-    `in-batch, then top 10` mines with the model of the first half of the steps, and goes on from it; so does `in-batch
-    twice` without mining. Each has as many steps as the others. Source: Zhan et al., SIGIR 2021, section 5, and Xiong
-    et al., ICLR 2021, for the warm-up. Expected: docs/results/when.md.
+    `in-batch, then top 10` mines with the model after half of the steps, and continues from it; so does `in-batch
+    twice`, without mining. All rows have the same number of steps. Source: Zhan et al., SIGIR 2021, section 5, and
+    Xiong et al., ICLR 2021, for the warm-up. Expected: docs/results/when.md.
     """
     top: Tree = {}
     if preset in ("untrained", "minilm"):
@@ -250,8 +250,8 @@ def dose_temperature(preset: DemoOrFull = "demo") -> Tree:
     """Vary the temperature: the lower it is, the more the hardest document dominates the gradient.
 
     `hardneg recipe run dose-temperature`: 18 minutes and 12 GB of disk. Temperature .05 has the table `scores` and the
-    page `report`, the others `scores-0.01` to `scores-0.2`, with pages likewise. Source: Wang and Liu, Understanding
-    the Behaviour of Contrastive Loss, CVPR 2021, for what a temperature weighs. Expected: docs/results/when.md.
+    page `report`, the others `scores-0.01` to `scores-0.2` and their pages. Source: Wang and Liu, Understanding
+    the Behaviour of Contrastive Loss, CVPR 2021, for the effect of the temperature. Expected: docs/results/when.md.
     """
     book = study("Doses of temperature", preset)
     for heat in (0.01, 0.02, 0.1, 0.2):

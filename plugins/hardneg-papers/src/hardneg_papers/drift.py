@@ -9,8 +9,8 @@ def drift_passage(preset: DemoOrPaper = "demo") -> Tree:
     """Drift of static, refreshed, random and dynamic negatives during the training of a query encoder.
 
     `hardneg recipe run drift-passage`: twenty minutes on two cores. Source: Zhan et al., SIGIR 2021, section 8.2,
-    Figure 4. Expected: the overlap of static negatives with the hard ones of the moment falls, below .7 in the paper
-    (not run by us); that of dynamic ones is 1 by what they are, and refreshing lifts that of static ones for a while.
+    Figure 4. Expected: the overlap of static negatives with the current hard negatives falls, below .7 in the paper
+    (not run by us); for dynamic negatives it is 1 by definition, and a refresh raises it for static ones temporarily.
     The curves are in the report and in analyses/.
     """
     book = passages("Drift of negatives", preset)
@@ -21,9 +21,9 @@ def drift_passage(preset: DemoOrPaper = "demo") -> Tree:
 def drift_document(preset: DemoOrPaper = "demo") -> Tree:
     """Drift of static, refreshed, random and dynamic negatives on documents, during training of a query encoder.
 
-    `hardneg recipe run drift-document`: half an hour. Source: Zhan et al., SIGIR 2021, section 8.2, Figure 4, which is
-    of MS MARCO's documents. Its BM25 Neg is the passages': run `bm25-neg-passage --preset paper` first. Expected: as
-    drift-passage says (not run by us).
+    `hardneg recipe run drift-document`: half an hour. Source: Zhan et al., SIGIR 2021, section 8.2, Figure 4, which
+    uses MS MARCO documents. It uses BM25 Neg on passages: run `bm25-neg-passage --preset paper` first. Expected: the
+    same as for drift-passage (not run by us).
     """
     title, paper = "Drift of negatives on documents", preset == "paper"
     folder = "runs/bm25-neg-passage-paper/model"
@@ -40,10 +40,10 @@ def drift_document(preset: DemoOrPaper = "demo") -> Tree:
 def ance_tele_passage(preset: DemoOrPaper = "demo") -> Tree:
     """ANCE-Tele on passages: three rounds from the initial model, on teleportation negatives.
 
-    `hardneg recipe run ance-tele-passage`: minutes; `--preset paper` has MS MARCO and coCondenser. Source: Sun et al.,
+    `hardneg recipe run ance-tele-passage`: minutes; `--preset paper` uses MS MARCO and coCondenser. Source: Sun et al.,
     Reduce Catastrophic Forgetting of Dense Retrieval Training with Teleportation Negatives, EMNLP 2022, and its program
-    OpenMatch/ANCE-Tele, whose settings the preset `paper` has.
-    On MedQuAD, static: docs/results/more-recipes.md has MRR@10 .581, .583, .626 after the rounds.
+    OpenMatch/ANCE-Tele, with the settings of the preset `paper`.
+    On MedQuAD with a static model: MRR@10 .581, .583, .626 after the rounds (docs/results/more-recipes.md).
     Expected from the paper preset (reported with the authors' model; not run by us): MRR@10 .391, R@1k .984 on dev.
     More in docs/methods/ance-tele.md.
     """
@@ -65,7 +65,7 @@ def ance_tele_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def _drifting(book: Book, preset: str) -> Tree:
-    """Add trainings of BM25 Neg on four kinds of negatives, and the drift of each."""
+    """Add trainings from BM25 Neg on four kinds of negatives, and the drift of each."""
     paper = preset == "paper"
     options: Tree = {"max_steps": 100, "batch_size": 32, "learning_rate": 1e-5, "warmup_steps": 10, "decay": "constant"}
     if paper:
@@ -93,7 +93,7 @@ def _drifting(book: Book, preset: str) -> Tree:
 
 
 def _tele_start(title: str, preset: str) -> Book:
-    """Start ANCE-Tele's book: few passages, or MS MARCO as its program reads it."""
+    """Start the book of ANCE-Tele, with few passages, or with MS MARCO as read by its program."""
     options: Tree = {"max_steps": 42, "batch_size": 16, "negatives_per_query": 3, "warmup_steps": 5}
     loss: Tree = {"name": "infonce"}
     if preset != "paper":

@@ -1,4 +1,4 @@
-"""Datasets of installed packages' docstrings: `pycode` (find the code) and `pynames` (find the name)."""
+"""Datasets from docstrings of installed packages: `pycode` (find the code) and `pynames` (find the name)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -14,28 +14,28 @@ Side = Literal["document", "query"]
 class PyNames(installed_docs.PyDocs):
     """The passages and queries of `pydocs`, with the names of the described objects as answers.
 
-    An answer is a name without its module and class (`mean` of `numpy.mean`) that stands in the text of its own
-    passage; about half the queries have one, the others have no answer. Options are those of `pydocs`.
+    An answer is a name without module and class (`mean` for `numpy.mean`) that occurs in the text of its own passage;
+    about half of the queries have one. The options are the same as for `pydocs`.
     """
 
     name: ClassVar[str] = "pynames"
     later: ClassVar[frozenset[str]] = frozenset({"dev_share", "min_passage_words", "query_words", "test_share"})
 
     def load(self) -> "PyNamesCollection":
-        """Read the sources, which takes a few seconds; raises the errors of `pydocs`."""
+        """Read the sources, which takes a few seconds; raises the same errors as `pydocs`."""
         return PyNamesCollection(*self._parts())
 
     def fingerprint(self) -> str:
-        """Return a digest of the fingerprint of `pydocs` and these options."""
+        """Return a digest of these options and the fingerprint of `pydocs`."""
         return stores.digest([self.name, self.version, installed_docs.PyDocs(**asdict(self)).fingerprint()])
 
 
 @dataclass(frozen=True)
 class PyNamesCollection(installed_docs.PyDocsCollection):
-    """The collection of `pydocs`, with answers."""
+    """The collection of `pydocs` with answers."""
 
     def answers(self, split: str) -> Iterator[records.Answers]:
-        """Yield the last parts of the names of a summary's passages, if the passages contain them."""
+        """Yield the last part of each name whose passage belongs to a query and contains that part."""
         contents = {document.doc_id: document.text for document in self.passages}
         for query, doc_ids in self.by_split[split]:
             names = {doc_id: doc_id.rpartition(".")[2] for doc_id in doc_ids}
@@ -45,18 +45,18 @@ class PyNamesCollection(installed_docs.PyDocsCollection):
 
 @dataclass(frozen=True)
 class PyCode(installed_docs.PyDocs):
-    """Offline dataset: find the function or class that a sentence describes.
+    """An offline dataset in which queries are sentences that describe a function or class, and passages are code.
 
-    The first sentence of a docstring is the query, the code without docstrings its passage, labelled 1. Passages come
-    in groups: a class and its methods, or the functions of a module; all queries of a group are in one split. Code that
-    is the same as another's, white space aside, is left out. A sentence that describes passages of several groups is no
-    query, as nothing says which of them it asks for; the passages stay. Source files are parsed, never imported.
-    Other options are those of `pydocs`.
+    The first sentence of a docstring is the query; the code without docstrings is its passage, labelled 1. Passages
+    have groups: a class and its methods, or the functions of a module. All queries of a group are in one split. Code
+    that differs from other code only in white space is left out. A sentence that describes passages of several groups
+    is not used as a query, because it is ambiguous, but the passages stay. Source files are parsed, never imported.
+    The other options are the same as for `pydocs`.
 
     Args:
-        max_passages: the cap. Whole groups are kept; which, depends on their names alone, and a higher cap only adds.
-        dev_share: the part of the groups whose queries are for development.
-        test_share: the part of the groups whose queries are for tests; the others are for training.
+        max_passages: the maximum. Whole groups are kept, chosen by name only, so a higher maximum only adds groups.
+        dev_share: the share of groups with queries for development.
+        test_share: the share of groups with queries for tests; the other groups are for training.
     """
 
     max_passages: int = 10_000
@@ -65,7 +65,7 @@ class PyCode(installed_docs.PyDocs):
     later: ClassVar[frozenset[str]] = frozenset()
 
     def load(self) -> "PyCodeCollection":
-        """Parse the sources, which takes half a minute, or some for all packages; raises the errors of `pydocs`."""
+        """Parse the sources, which takes half a minute or more; raises the same errors as `pydocs`."""
         return PyCodeCollection(*self._parts())
 
     def _entries(self, left_out: Counter[str]) -> Iterator[installed_docs.Entry]:
@@ -91,7 +91,7 @@ class PyCode(installed_docs.PyDocs):
                 yield installed_docs.Entry(docstring.name, " ".join(first.split()), passage, docstring.scope)
 
     def _sample(self, entries: list[installed_docs.Entry]) -> list[installed_docs.Entry]:
-        """Return the definitions of as many groups, in a seeded order, as fit below the cap, by id."""
+        """Return the definitions of groups in a seeded order, up to the maximum, sorted by id."""
         groups: defaultdict[str, list[installed_docs.Entry]] = defaultdict(list)
         for each in entries:
             groups[each.group].append(each)
@@ -115,7 +115,7 @@ class PyCode(installed_docs.PyDocs):
 
 @dataclass(frozen=True)
 class PyCodeCollection(installed_docs.PyDocsCollection):
-    """Passages, queries, judgements and groups."""
+    """A collection of passages, queries, judgements and groups."""
 
     def groups(self, side: Side) -> Iterator[records.Membership]:
         """Return the class or module of each passage, or of each query's passages."""

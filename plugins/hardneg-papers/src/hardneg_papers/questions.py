@@ -1,7 +1,7 @@
 """Question answering: DPR (Karpukhin et al., EMNLP 2020), ANCE trained from it, and readers.
 
-The presets `paper` need GPUs, and read by hardneg-datasets what `hardneg data fetch nq` brings into data/nq (7.3 GB):
-21 million passages of Wikipedia. Other files of DPR's: `--set dataset=dpr:path/to/folder`. Their model is BERT-base.
+The presets `paper` use BERT-base and need GPUs. With hardneg-datasets, they read data/nq, which `hardneg data fetch nq`
+downloads (7.3 GB, 21 million passages of Wikipedia). For other DPR files, use `--set dataset=dpr:path/to/folder`.
 """
 
 from hardneg_papers.book import Book, DemoOrPaper, Tree, deep
@@ -11,7 +11,7 @@ from hardneg_papers.starts import DPRS_READER, READER, docstrings, msmarco
 def dpr_nq(preset: DemoOrPaper = "demo") -> Tree:
     """DPR: twin encoders for questions with short answers, their gold passages and BM25's negatives; and BM25 + DPR.
 
-      hardneg recipe run dpr-nq                         docstrings and the names they tell, all-MiniLM-L6-v2; minutes
+      hardneg recipe run dpr-nq                         docstrings and names in them, all-MiniLM-L6-v2; minutes
       hardneg recipe run dpr-nq --set dataset=beir:path/to/folder        a BEIR folder whose queries have `answers`
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering, EMNLP 2020, sections 3 to 5.
@@ -24,22 +24,22 @@ def dpr_nq(preset: DemoOrPaper = "demo") -> Tree:
 def ance_nq(preset: DemoOrPaper = "demo") -> Tree:
     """ANCE on questions with short answers: DPR trained further on refreshed negatives without an answer.
 
-      hardneg recipe run ance-nq                        docstrings and the names they tell, all-MiniLM-L6-v2; minutes
+      hardneg recipe run ance-nq                        docstrings and names in them, all-MiniLM-L6-v2; minutes
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR
     2021, section 5. Expected from the paper preset on NQ's test questions: answer@20 .819, answer@100 .875 (its Table
-    2; not run by us). The authors start from DPR's released model; here it is trained first. More in docs/questions.md.
+    2; not run by us). The authors start from the released DPR model; here it is trained first. See docs/questions.md.
     """
     return _ance_on_dpr("ANCE on questions with short answers", preset).tree()
 
 
 def ance_nq_reader(preset: DemoOrPaper = "demo") -> Tree:
-    """Readers of passages that BM25, DPR and ANCE retrieve, evaluated by exact match.
+    """Readers for the passages that BM25, DPR and ANCE retrieve, evaluated by exact match.
 
     `hardneg recipe run ance-nq-reader`: an hour on one core. The readers come with `pip install
-    ./plugins/hardneg-reader`. Source: Xiong et al., ICLR 2021, section 5 and Table 4. Its readers are DPR's and RAG's
-    released ones; here one is trained on each retriever's passages. Expected from the paper preset: exact match of DPR
-    .415, of ANCE .460 (with RAG-Token; not run by us).
+    ./plugins/hardneg-reader`. Source: Xiong et al., ICLR 2021, section 5 and Table 4. It uses the released readers of
+    DPR and RAG; here, one is trained on the passages of each retriever. Expected from the paper preset: exact match of
+    DPR .415, of ANCE .460 (with RAG-Token; not run by us).
     """
     book = _ance_on_dpr("ANCE on questions, read", preset)
     paper = preset == "paper"

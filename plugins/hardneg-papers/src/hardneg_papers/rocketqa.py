@@ -1,6 +1,6 @@
 """RocketQA (Qu et al., NAACL 2021): its first step, its tables and figures, and question answering.
 
-Demos learn from docstrings with all-MiniLM-L6-v2, without a network; the presets `paper` have MS MARCO passages and
+Demos learn from docstrings with all-MiniLM-L6-v2, without a network; the presets `paper` use MS MARCO passages and
 ERNIE 2.0 and need GPUs.
 """
 
@@ -21,8 +21,8 @@ def rocketqa_step1_passage(preset: DemoOrPaper = "demo") -> Tree:
 def rocketqa_bert_passage(preset: DemoOrPaper = "demo") -> Tree:
     """RocketQA's first step from BERT instead of ERNIE: the effect of the initial model.
 
-    `hardneg recipe run rocketqa-bert-passage --preset paper`; the demo is that of rocketqa-step1-passage.
-    Source: Qu et al., RocketQA, NAACL 2021, section A.1 and Table 6. Its column of NQ, R@100 .860 and .876: `hardneg
+    `hardneg recipe run rocketqa-bert-passage --preset paper`; the demo is the same as of rocketqa-step1-passage.
+    Source: Qu et al., RocketQA, NAACL 2021, section A.1 and Table 6. For NQ (R@100 .860 and .876), use `hardneg
     recipe run rocketqa-nq --preset paper --set model.name=google-bert/bert-base-uncased --until rocketqa-1-test`.
     Expected from the paper preset: MRR@10 .327 on the dev queries, with ERNIE .333 (not run by us).
     """
@@ -40,12 +40,12 @@ def rocketqa_table3(preset: DemoOrPaper = "demo") -> Tree:
       --set 'stages.behind.analysis.false-negative-recall={run: rocketqa-1-train, depth: 20}' \
       --set 'stages.behind.analysis.false-negative-recall.scores={cross-encoder: train-scores}'
 
-    The demo takes an hour and a half on one core. The second command hides positives too, and reports how many of them
+    The demo takes an hour and a half on one core. The second command also hides positives, and reports how many of them
     filters find. Source: Qu et al., RocketQA, NAACL 2021, Tables 3 and 4, Figures 5 and 6. Expected from the paper
     preset (the paper's Table 3; not run by us), MRR@10 on the dev queries: in-batch negatives .324, cross-batch .333,
-    hard negatives without denoising .260, with it .364, augmentation .370. Its unlabelled queries are those of a file,
-    as rocketqa-passage says. In-batch negatives have as many queries a step as cross-batch ones, and a quarter (in the
-    paper an eighth) of the documents to tell apart.
+    hard negatives without denoising .260, with it .364, augmentation .370. Unlabelled queries are read from a file; see
+    rocketqa-passage. In-batch negatives have as many queries per step as cross-batch negatives, but only a quarter (in
+    the paper, an eighth) of the documents to distinguish.
     """
     book = _denoised(preset, "RocketQA, Table 3")
     _lay_table3(book, preset, {"batch_size": 512, "accumulate": 8})
@@ -58,8 +58,8 @@ def rocketqa_batches(preset: DemoOrPaper = "demo", batches: list[int] | None = N
       hardneg recipe run rocketqa-batches --set batches=[12,24]    two hours on one core; the numbers are ours
 
     Source: Qu et al., RocketQA, NAACL 2021, section 4.2.2 and Figure 4, which does not list the numbers: 20,000 steps
-    without hard negatives, 5,000 with. Expected from the paper preset (not run by us): MRR@10 grows with the number,
-    and falls beyond some point.
+    without hard negatives, 5,000 with them. Expected from the paper preset (not run by us): MRR@10 grows with the
+    number, and falls beyond some point.
     """
     book = _denoised(preset, "RocketQA, Figure 4")
     by_batch = _beside(book, "by-batch")
@@ -80,7 +80,7 @@ def rocketqa_augmentation(preset: DemoOrPaper = "demo", sizes: list[int] | None 
       hardneg recipe run rocketqa-augmentation --set sizes=[100,1000]    two hours on one core; the sizes are ours
 
     Source: Qu et al., RocketQA, NAACL 2021, section 4.2.2 and Figure 6, which does not list the sizes. Expected from
-    the paper preset (not run by us): MRR@10 grows with the size. A larger size has the queries of a smaller one.
+    the paper preset (not run by us): MRR@10 grows with the size. Larger sizes include the queries of smaller ones.
     """
     book = _denoised(preset, "RocketQA, Figure 6")
     by_size = _beside(book, "by-size")
@@ -99,20 +99,20 @@ def rocketqa_augmentation(preset: DemoOrPaper = "demo", sizes: list[int] | None 
 def rocketqa_nq(preset: DemoOrPaper = "demo") -> Tree:
     r"""RocketQA on questions with short answers, with a reader.
 
-      hardneg recipe run rocketqa-nq             docstrings and the names they tell; two hours on one core
+      hardneg recipe run rocketqa-nq             docstrings and names in them; two hours on one core
       hardneg recipe run rocketqa-nq --set dataset=dpr:path/to/folder \
         --set 'dataset.withheld={unlabelled: 0.5, positives: 0.3}' \
          --set 'stages.behind.analysis.false-negative-recall={run: rocketqa-1-train, depth: 20}' \
          --set 'stages.behind.analysis.false-negative-recall.scores={cross-encoder: train-scores}'
 
-    The second command hides positives too, where queries have several: what filters find. Readers come with `pip
-    install ./plugins/hardneg-reader`; the preset paper reads data/nq, which `hardneg data fetch nq` brings (7.3 GB).
-    Source: Qu et al., RocketQA, NAACL 2021, Tables 2, 5 and 7.
-    Expected from the paper preset on NQ's test questions (not run by us): answer@5, answer@20, answer@100 .689, .808,
-    .874 after step 1, .732, .831, .886 after step 3 (20 and 100: of the published program), .740, .827, .885 after step
-    4; exact match of a reader trained on it .428. Hard negatives have no answer to the question, as in the program. In
-    the demo half of the training questions hide their labels. The paper preset trains on all, and takes unlabelled ones
-    from `unlabelled-queries.tsv` (id, tab, text): the paper's are those of MRQA.
+    The second command also hides positives of queries that have several, and reports what filters find. Readers need
+    `pip install ./plugins/hardneg-reader`; the preset paper reads data/nq, which `hardneg data fetch nq` downloads (7.3
+    GB). Source: Qu et al., RocketQA, NAACL 2021, Tables 2, 5 and 7. Expected from the paper preset on NQ's test
+    questions (not run by us): answer@5, answer@20, answer@100 .689, .808, .874 after step 1, .732, .831, .886 after
+    step 3 (20 and 100 from the published program), .740, .827, .885 after step 4; exact match of a reader trained on it
+    .428. Hard negatives contain no answer to the question, as in the program. In the demo, the labels of half of the
+    training questions are hidden. The paper preset trains on all questions, and reads unlabelled ones from
+    `unlabelled-queries.tsv` (id, tab, text); the paper uses MRQA.
     """
     book = _denoised(preset, "RocketQA on questions with short answers")
     _lay_questions(book, preset)
@@ -122,7 +122,7 @@ def rocketqa_nq(preset: DemoOrPaper = "demo") -> Tree:
 def rocketqa_nq_table7(preset: DemoOrPaper = "demo") -> Tree:
     """The rows of RocketQA's Table 7 on questions: in-batch, cross-batch and hard negatives, denoising.
 
-    `hardneg recipe run rocketqa-nq-table7`: three hours on one core; it has the readers of rocketqa-nq too. Source: Qu
+    `hardneg recipe run rocketqa-nq-table7`: three hours on one core, including the readers of rocketqa-nq. Source: Qu
     et al., RocketQA, NAACL 2021, section A.2 and Table 7. Expected from the paper preset on NQ's test questions,
     answer@5 (not run by us): in-batch negatives .685, cross-batch .689, hard negatives without denoising .680, with it
     .732, augmentation .740.
@@ -135,7 +135,7 @@ def rocketqa_nq_table7(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def _denoised(preset: str, title: str) -> Book:
-    """Add RocketQA, and a report section on candidates that its filter drops."""
+    """Add RocketQA, and a report section on the candidates that its filter drops."""
     book = Book.of("rocketqa-passage", preset, title)
     denoising = {"negatives": {"denoised": "denoised-negatives"}, "examples": 5}
     book.add("behind", "analyze", split="train", analysis={"denoising": denoising})
@@ -144,7 +144,7 @@ def _denoised(preset: str, title: str) -> Book:
 
 
 def _step1(title: str, preset: str) -> Book:
-    """RocketQA's first step only."""
+    """Return a book with only the first step of RocketQA."""
     book = Book.of("rocketqa-passage", preset, title)
     first = ("bm25-index", "bm25", "start-index", "start-test", "start-dev", "scores", "report")
     names = [*first, *(f"rocketqa-1{end}" for end in ("", "-index", "-test"))]
@@ -162,9 +162,9 @@ def _step1(title: str, preset: str) -> Book:
 
 
 def _lay_table3(book: Book, preset: str, paper: Tree) -> None:
-    """Add Table 3's other rows: in-batch negatives, and hard ones without denoising.
+    """Add the other rows of Table 3: in-batch negatives, and hard negatives without denoising.
 
-    paper: how the paper counts the queries of a step.
+    paper: training options with the queries per step of the paper.
     """
     own = paper if preset == "paper" else {"batch_size": 24, "accumulate": 4}
     book.like("in-batch", "rocketqa-1", "In-batch", options=own)
@@ -177,21 +177,21 @@ def _lay_table3(book: Book, preset: str, paper: Tree) -> None:
 
 
 def _beside(book: Book, table: str) -> Tree:
-    """Add another table; return the option that adds a system to it."""
+    """Add another table; return the option that adds systems to it."""
     split = {"split": book.stages["scores"]["split"]} if "split" in book.stages["scores"] else {}
     book.add(table, "evaluate", metrics=["mrr@10"], **split)
     return {"table": table, "report": False}
 
 
 def _figure(book: Book, title: str, table: str, axes: list[str], rows: Tree) -> None:
-    """Add a figure of a table's rows, as lines."""
+    """Add a figure with a line for each row of a table."""
     matrix = {"evaluation": table, "axes": axes, "figure": "lines", "rows": rows}
     name = book.add(title.lower().replace(" ", ""), "analyze", analysis={"matrix": matrix})
     book.change("report", analyses={title: name})
 
 
 def _lay_questions(book: Book, preset: str) -> None:
-    """Use questions with short answers, hard negatives without an answer, and readers."""
+    """Set up questions with short answers, hard negatives without an answer, and readers."""
     paper, answers = preset == "paper", ["answer@1", "answer@5", "answer@20", "answer@100"]
     book.add("bm25-train", "search", index="bm25-index", split="train", depth=100)
     book.change("found-negatives", without_answers=True)

@@ -1,4 +1,4 @@
-"""STAR (Zhan et al., SIGIR 2021), also for other kinds of retrievers, SimANS's negatives and TAS-B's batches.
+"""STAR (Zhan et al., SIGIR 2021), also for other kinds of retrievers, negatives of SimANS and batches of TAS-B.
 
 Demos train all-MiniLM-L6-v2 on docstrings, `small` on more of them, in minutes and without a network; the
 presets `paper` need a GPU.
@@ -17,7 +17,7 @@ _DISTILBERT = {"name": "distilbert/distilbert-base-uncased", "layer_norm": False
 
 
 def star(book: Book, preset: str, warm: Tree | None = None, **options: Any) -> None:
-    """Add STAR on static hard negatives; in the preset `paper` after a warm-up on BM25's, with the changes `warm`."""
+    """Add STAR on static hard negatives; in the preset `paper`, after a warm-up on BM25's with the options `warm`."""
     whole, more = (_MORE, BY_START) if preset == "small" else (_FEW, {})
     if preset == "paper":
         negatives = book.mined("bm25-negatives", "bm25-index", "bm25")
@@ -37,7 +37,7 @@ def star(book: Book, preset: str, warm: Tree | None = None, **options: Any) -> N
 
 
 def started(title: str, preset: str, paper: Book | None = None, **model: Any) -> Book:
-    """Start STAR's book for a preset."""
+    """Start the book of STAR for a preset."""
     if preset == "paper":
         return paper or roberta(title)
     if preset == "small":
@@ -46,18 +46,18 @@ def started(title: str, preset: str, paper: Book | None = None, **model: Any) ->
 
 
 def from_warm_up(preset: str, *beside: str) -> list[str]:
-    """Return the baselines of STAR's table: its initial model, others, and BM25."""
+    """Return the baselines in the table of STAR: its initial model, others, and BM25."""
     return ["warm-up", *beside, "BM25"] if preset == "paper" else [*beside, "as shipped", "BM25"]
 
 
 def _beside(book: Book, preset: str, name: str, paper: Tree) -> None:
-    """Add in-batch negatives, with STAR's number of steps."""
+    """Add in-batch negatives with the number of steps of STAR."""
     steps, more = {"demo": (_FEW, {}), "small": (_MORE, BY_START), "paper": (paper, {})}[preset]
     book.system(name, "In-Batch Neg", loss=INBATCH, options={"negatives_per_query": 0, **steps}, **more)
 
 
 def _star_out(book: Book, preset: str, index: str = "star-index") -> Tree:
-    """Return the tree of a recipe with STAR's outputs; the row of the warm-up is last."""
+    """Return the recipe tree with STAR as output and the warm-up in the last row."""
     if preset == "paper":
         book.row("warm-up", "start-test")
     book.top["outputs"] = {"model": "star", "index": index}
@@ -84,10 +84,10 @@ def star_splade(preset: DemoSmallOrPaper = "demo") -> Tree:
 
       hardneg recipe run star-splade --preset small            `paper`: MS MARCO passages, DistilBERT
 
-    It needs `pip install ./plugins/hardneg-sparse`. all-MiniLM-L6-v2 has no head of masked words: its head is new, made
-    of its own embeddings. The row "as shipped" is that model before any training.
-    Source: Formal et al., SPLADE v2, arXiv 2109.10086, section 4, for the model and how it is trained; Zhan et al.,
-    SIGIR 2021, for the negatives. Expected from the paper preset's warm-up: MRR@10 .340, R@1k .965 on the dev queries
+    It needs `pip install ./plugins/hardneg-sparse`. all-MiniLM-L6-v2 has no masked-language-model head, so a new
+    one is built from its embeddings. The row "as shipped" is this model before any training.
+    Source: Formal et al., SPLADE v2, arXiv 2109.10086, section 4, for the model and its training; Zhan et al., SIGIR
+    2021, for the negatives. Expected from the paper preset's warm-up: MRR@10 .340, R@1k .965 on the dev queries
     (SPLADE-max, the paper's Table 1; not run by us).
     """
     paper: Book | None = None
@@ -118,12 +118,12 @@ def star_colbert(preset: DemoSmallOrPaper = "demo") -> Tree:
 
       hardneg recipe run star-colbert --preset small           `paper`: MS MARCO passages, BERT-base
 
-    Demo and small start from all-MiniLM-L6-v2's transformer, no late-interaction model, without its pooling, and a
-    new orthonormal projection to 128 dimensions. `as shipped` is that, untrained. Source: the model is that of Khattab
-    and Zaharia, ColBERT, SIGIR 2020, sections 3 and 4.1: 128 dimensions, queries filled up to 32 tokens, documents of
-    180, punctuation left out, rate 3e-6, 32 a batch, 200,000 steps. The training is that of Zhan et al., SIGIR 2021,
-    sections 6.1 and 7.3. Expected from the paper preset: no paper has this row. The warm-up model is ColBERT, with
-    MRR@10 .360, R@1000 .968 on the dev queries (its Table 2; not run by us).
+    Demo and small start from the transformer of all-MiniLM-L6-v2, which is not a late-interaction model, without
+    pooling and with a new orthonormal projection to 128 dimensions. `as shipped` is this model, untrained. Source:
+    Khattab and Zaharia, ColBERT, SIGIR 2020, sections 3 and 4.1, for the model: 128 dimensions, queries padded to 32
+    tokens, documents of 180, no punctuation, rate 3e-6, batches of 32, 200,000 steps; Zhan et al., SIGIR 2021, sections
+    6.1 and 7.3, for the training. Expected from the paper preset: no paper has this row. The warm-up model is ColBERT,
+    with MRR@10 .360, R@1000 .968 on the dev queries (its Table 2; not run by us).
     """
     title = "STAR for late interaction on passages"
     paper: Book | None = None
@@ -154,22 +154,23 @@ def star_colbert(preset: DemoSmallOrPaper = "demo") -> Tree:
 
 
 def _adapt(book: Book, model: dict[str, Any]) -> None:
-    """Use a paper's own network instead of RoBERTa with a new head."""
+    """Use the network of a paper instead of RoBERTa with a new head."""
     del book.top["model"]["projection"]
     book.top["model"] |= model
 
 
 def simans_passage(preset: DemoSmallOrPaper = "demo") -> Tree:
-    """SimANS on passages: negatives with scores near the positive's, compared with STAR's highest-ranked ones.
+    """SimANS on passages: negatives with scores near the positive, compared with the highest-ranked negatives of STAR.
 
       hardneg recipe run simans-passage                        `paper`: MS MARCO passages, coCondenser
       hardneg recipe run simans-passage --set stages.simans-negatives.miner.sharpness=50
 
     Source: Zhou et al., SimANS: Simple Ambiguous Negatives Sampling for Dense Text Retrieval, EMNLP 2022, and its
-    program microsoft/SimXNS, whose settings for MS MARCO passages the preset `paper` has, except for the reranker
-    trained jointly with the retriever. Expected on MedQuAD, static: as much as STAR (docs/results/more-recipes.md).
-    Expected from the paper preset: no published figure. The paper has MRR@10 .409 with AR2's model to start from, its
-    reranker as a teacher, and negatives mined anew every 5,000 steps. More in docs/methods/simans.md.
+    program microsoft/SimXNS. The preset `paper` uses its settings for MS MARCO passages, except for the reranker
+    trained jointly with the retriever. Expected on MedQuAD with a static model: the same as STAR
+    (docs/results/more-recipes.md). Expected from the paper preset: no published value. The paper reports MRR@10 .409
+    when it starts from the model of AR2, with its reranker as the teacher and negatives re-mined every 5,000 steps.
+    More in docs/methods/simans.md.
     """
     paper = preset == "paper"
     book = started("SimANS on passages", preset)
@@ -203,11 +204,11 @@ def tas_b(preset: DemoSmallOrPaper = "demo") -> Tree:
       hardneg recipe run tas-b                                 `paper`: MS MARCO passages, DistilBERT
 
     Source: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with Balanced Topic Aware Sampling,
-    SIGIR 2021, sections 3 and 4. The demo's teacher is STAR's model, as a run for each query's own documents and as the
-    guide for those of the batch: no cross-encoder is packaged. The paper has cross-encoders for the one and a ColBERT
-    for the other; preset paper has the guide's vectors in its place. Rows with fewer words in their names leave parts
-    out. Expected from the paper preset: nothing published, as its teachers are others. The paper has MRR@10 .340 on
-    the dev queries (Table 4). Here those choose the best weights, so the report has the queries of TREC 2019 DL.
+    SIGIR 2021, sections 3 and 4. In the demo, STAR is the teacher, as a run for the documents of each query and as the
+    guide for other documents of the batch, because no cross-encoder is packaged. The paper uses cross-encoders for the
+    former and ColBERT for the latter; the preset paper uses vectors of the guide instead. Rows with shorter names omit
+    parts. Expected from the paper preset: nothing published, as its teachers differ. The paper reports MRR@10 .340 on
+    dev queries (Table 4). Here, these select the best weights, so the report uses the queries of TREC 2019 DL.
     """
     paper = preset == "paper"
     book = started("TAS-B on passages", preset)

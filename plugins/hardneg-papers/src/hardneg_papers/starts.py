@@ -1,4 +1,4 @@
-"""Starts of recipes: docstrings for demos, MS MARCO passages or documents for papers."""
+"""Starting points of recipes: docstrings for demos, MS MARCO passages or documents for papers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from hardneg_papers.book import Book, Tree, deep
 
 DOCSTRINGS = {"name": "pydocs", "max_passages": 6000, "dev_share": 0.055, "test_share": 0.12}
-"""A larger sample of docstrings than the demos use."""
+"""A larger sample of docstrings than in demos."""
 BY_START: Tree = {"validation_run": "start-dev", "validation": {"split": "dev", "depth": 10, "queries": 150}}
-"""Options of a demo's training with validation on the start model's ranked lists."""
+"""Training options of demos for validation on the ranked lists of the start model."""
 WARM_UP: Tree = {
     "max_steps": 60000,
     "batch_size": 32,
@@ -16,7 +16,7 @@ WARM_UP: Tree = {
     "decay": "constant",
     "checkpoint_every": 2000,
 }
-"""The training on BM25's negatives in the papers on STAR and ANCE."""
+"""Options for training on BM25's negatives, from the papers on STAR and ANCE."""
 INBATCH = {"name": "ranknet", "pairs": "all"}
 """The loss of In-Batch Neg."""
 
@@ -25,7 +25,7 @@ READER: Tree = {
     "depth": 50,
     "options": {"batch_size": 8, "negatives_per_query": 5, "max_steps": 200, "learning_rate": 2e-4},
 }
-"""The training of a reader in demos."""
+"""Options for training a reader in demos."""
 _DPRS: Tree = {"batch_size": 2, "accumulate": 8, "negatives_per_query": 23, "epochs": 20, "learning_rate": 1e-5}
 DPRS_READER: Tree = {
     "reader": {"name": "google-bert/bert-base-uncased", "length": 350},
@@ -34,13 +34,13 @@ DPRS_READER: Tree = {
     # 16 questions a step; DPR's learning rate is unchanged.
     "options": {**_DPRS, "weight_decay": 0.0, "warmup_ratio": 0.0, "decay": "constant", "evaluate_every": 10000},
 }
-"""The training of DPR's reader."""
+"""Options for training the reader of DPR."""
 
 
 def docstrings(title: str, dataset: Any = "pydocs", validated: bool = False, **model: Any) -> Book:
     """Start a demo: docstrings, BM25, the initial model, and a table of both.
 
-    validated: whether trainings are validated on dev queries, by ranked lists of the start model.
+    validated: whether to validate trainings on dev queries, with ranked lists of the start model.
     """
     whole = {"name": "packaged:all-MiniLM-L6-v2", "query_length": 128, "document_length": 128, **model}
     options = {"max_steps": 100, "batch_size": 24, "learning_rate": 5e-5, "warmup_steps": 10}
@@ -58,9 +58,9 @@ def docstrings(title: str, dataset: Any = "pydocs", validated: bool = False, **m
 
 
 def msmarco(title: str, **model: Any) -> Book:
-    """Start a paper's recipe: MS MARCO passages, BM25 and its table, and the training options of the papers' programs.
+    """Start a recipe of a paper: MS MARCO passages, BM25 and its table, and training options of the papers' programs.
 
-    There is no row of the start model: RoBERTa and BERT cannot rank before they are trained.
+    There is no row for the start model, because RoBERTa and BERT cannot rank before training.
     """
     whole = {"query_prompt": "", "document_prompt": "", "similarity": "dot", "query_length": 32, "document_length": 120}
     options = {"optimizer": "lamb", "learning_rate": 2e-4, "warmup_steps": 1000, "warmup_from_zero": True}
@@ -85,12 +85,12 @@ def roberta(title: str) -> Book:
 
 
 def passages(title: str, preset: str) -> Book:
-    """Start a demo on docstrings with dev evaluation, or in the preset `paper` RoBERTa on MS MARCO."""
+    """Start a demo on docstrings with dev evaluation or, in the preset `paper`, RoBERTa on MS MARCO."""
     return roberta(title) if preset == "paper" else docstrings(title, validated=True)
 
 
 def documents(book: Book, preset: str) -> None:
-    """Use documents instead of passages: those of MS MARCO, or longer docstrings."""
+    """Use documents instead of passages: MS MARCO documents, or longer docstrings."""
     book.top["model"]["document_length"] = 512 if preset == "paper" else 256
     if preset == "paper":
         names = {"train": "train", "dev": "dev", "test": "trec-dl-2019/judged"}
@@ -100,7 +100,7 @@ def documents(book: Book, preset: str) -> None:
 
 
 def trained(title: str, folder: str) -> Book:
-    """Return RoBERTa's book, starting from the model of another recipe's run."""
+    """Return the book of RoBERTa, starting from the model in the run folder of another recipe."""
     book = roberta(title)
     model = book.top["model"]
     del model["pooling"], model["projection"], model["layer_norm"]
@@ -109,7 +109,7 @@ def trained(title: str, folder: str) -> Book:
 
 
 def rand_neg(book: Book, paper: bool) -> None:
-    """Rand Neg: negatives drawn from the whole corpus, each query against those of the whole batch."""
+    """Add Rand Neg: negatives drawn from the whole corpus, with each query against the negatives of the whole batch."""
     negatives = book.add("random-negatives", "mine", miner={"name": "random", "count": 200})
     # The paper does not give the number of steps: 100,000 is our choice.
     options = {"max_steps": 100000, "batch_size": 256, "gradient_checkpointing": True} if paper else {}
@@ -118,24 +118,24 @@ def rand_neg(book: Book, paper: bool) -> None:
 
 
 def inbatch_neg(book: Book, paper: bool) -> None:
-    """In-Batch Neg: the other queries' positives as negatives."""
+    """Add In-Batch Neg, with the positives of other queries as negatives."""
     steps = {"max_steps": 100000, "batch_size": 256} if paper else {}  # as of Rand Neg
     book.system("inbatch-neg", "In-Batch Neg", loss=INBATCH, options={"negatives_per_query": 0, **steps})
 
 
 def bm25_neg(book: Book, paper: bool) -> None:
-    """BM25 Neg: static hard negatives from the top of BM25."""
+    """Add BM25 Neg: static hard negatives from the top of BM25."""
     negatives = book.mined("bm25-negatives", "bm25-index", "bm25")
     loss = {"name": "ranknet", "pairs": "own"}
     book.system("bm25-neg", "BM25 Neg", negatives=negatives, loss=loss, options=WARM_UP if paper else {})
 
 
 def teleported(book: Book, first: str = "") -> Iterator[tuple[int, dict[str, str]]]:
-    """Add ANCE-Tele's three rounds, each from the initial model; yield number and lists to mine from.
+    """Add the three rounds of ANCE-Tele, each from the initial model; yield the number and the lists to mine from.
 
-    The top of the model for each query (ANN), and for the text of its positive (lookahead); and the lists of the rounds
-    before (momentum): a list used again gives the same documents as before, except those that other lists give now.
-    first: a search to use in place of the first round's.
+    These are the top of the model for each query (ANN) and for the text of its positive (lookahead), and the lists of
+    the rounds before (momentum). A reused list contributes the same documents as before, except those that other lists
+    contribute now. first: a search to use instead of the search of the first round.
     """
     lists: dict[str, str] = {}
     for number in (1, 2, 3):

@@ -1,7 +1,7 @@
 """Studies on static models: averages, equal steps, fewer bits, repeated mining, mixtures, depth, written queries.
 
-They start from wordllama's table (`pip install "hardneg[static]"`). Demos take minutes on two idle cores, on docstrings
-or code; `--preset full --set dataset=beir:path/to/folder` is one's own collection, with more steps.
+They start from the embedding table of wordllama (`pip install "hardneg[static]"`). Demos take minutes on two idle
+cores, on docstrings or code; `--preset full --set dataset=beir:path/to/folder` takes more steps on another collection.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _DOCSTRINGS: Tree = {**CODE, "name": "pydocs"}
 
 
 def labelled_negatives(book: Book, name: str, index: str = "start-index", **options: Any) -> str:
-    """Mine the top 10 of a search of the training queries; return the negatives' name."""
+    """Add negatives from the top 10 of a search of the training queries; return their name."""
     end = index.removesuffix("-index")
     run = book.add(f"{end}-train", "search", index=index, split="train", depth=210, positives=True, **options)
     return mined(book, name, runs={"dense": run}, **options)
@@ -26,7 +26,7 @@ def averaged_seeds(preset: DemoOrFull = "demo") -> Tree:
 
     `hardneg recipe run averaged-seeds`. `mean of seeds` is one model; `halfway` is another: half the start, half the
     mean. The row `top 10` shows the means over five separate models. Source: Wortsman et al., Model
-    soups, ICML 2022, for the mean; Xiao et al., LM-Cocktail, 2023, for the halfway one. Expected:
+    soups, ICML 2022, for the mean; Xiao et al., LM-Cocktail, 2023, for `halfway`. Expected:
     docs/results/averages.md.
     """
     book = small_study("Averages of seeds", preset)
@@ -41,11 +41,11 @@ def averaged_seeds(preset: DemoOrFull = "demo") -> Tree:
 
 
 def equal_steps(preset: DemoOrFull = "demo") -> Tree:
-    """ADORE and ANCE, compared with as many further training steps without them.
+    """ADORE and ANCE, compared with the same number of further training steps without them.
 
     `hardneg recipe run equal-steps`. Each row with an arrow continues from the model before the arrow for half as many
-    steps. ADORE trains the query encoder; its control has random lists on the same index, at another temperature, as
-    their scores lie further apart. ANCE starts from BM25's negatives; its control continues on them.
+    steps. ADORE trains the query encoder; its control has random lists on the same index, at another temperature,
+    because their scores are further apart. ANCE starts from BM25's negatives; its control continues with them.
     `again` continues the same training of both encoders. Source: Zhan et al., SIGIR 2021, Table 2; Xiong et al., ICLR
     2021, Table 1. Neither has these controls. Expected: docs/results/claims.md.
     """
@@ -81,11 +81,11 @@ def equal_steps(preset: DemoOrFull = "demo") -> Tree:
 
 
 def fewer_bits(preset: DemoOrFull = "demo") -> Tree:
-    """Vectors with 32, 8 and 1 bit per number: quality, bytes and milliseconds, with and without training for them.
+    """Vectors with 32, 8 and 1 bits per dimension: quality, bytes and milliseconds, with and without training for them.
 
-    `hardneg recipe run fewer-bits`. `top 10` is trained with documents of 32 bits a number alone, `for fewer bits` with
-    the losses at 32, 8 and 1. Source: Yamada, Asai and Hajishirzi, Efficient Passage Retrieval with Hashing, ACL 2021,
-    for the search by bits. Expected: docs/results/fewer-bits.md.
+    `hardneg recipe run fewer-bits`. `top 10` is trained with documents of 32 bits per dimension only, `for fewer bits`
+    with the losses at 32, 8 and 1 bits. Source: Yamada, Asai and Hajishirzi, Efficient Passage Retrieval with Hashing,
+    ACL 2021, for the binary search. Expected: docs/results/fewer-bits.md.
     """
     book = small_study("Vectors of fewer bits", preset)
     book.start()
@@ -107,10 +107,10 @@ def fewer_bits(preset: DemoOrFull = "demo") -> Tree:
 
 
 def iterated_negatives(preset: DemoOrFull = "demo") -> Tree:
-    """How much of the gain of repeatedly mined hard negatives do in-batch negatives reach for free?
+    """How much of the gain of repeatedly mined hard negatives do in-batch negatives bring for free?
 
-    `hardneg recipe run iterated-negatives`. `pairs` learn from one negative per query, without the batch's: a random
-    one, one of the first 15, and one mined again once. The other rows have the batch's negatives too.
+    `hardneg recipe run iterated-negatives`. `pairs` learn from one negative per query, without in-batch negatives: a
+    random one, one of the top 15, or one re-mined once. The other rows also have in-batch negatives.
     Source: https://github.com/vllm-project/semantic-router/pull/1219, which reports MRR@5 .4354 as shipped and .7453
     after two rounds of triplets on MedQuAD, with another model and its own split, and no row with in-batch negatives.
     Expected: docs/results/claims.md.
@@ -138,10 +138,10 @@ def many_collections(
 
       hardneg recipe run many-collections --preset full --set "collections={a: 'beir:A', b: 'beir:B'}"
 
-    Collections are mined apart. A row `all, T = 2` draws one of n queries with p in proportion to n^(1/2); all rows
-    have as many steps. `a alone` is trained on collection a, and measured on each. The report has a table for each
-    collection, and one with their means.
-    Source: Raffel et al., T5 (JMLR 2020), section 3.5.2, for the temperature. Expected: docs/results/mixtures.md.
+    Collections are mined separately. The row `all, T = 2` draws a collection of n queries with a probability
+    proportional to n^(1/2); all rows have the same number of steps. `a alone` is trained on collection a and measured
+    on each. The report has a table for each collection, and one with their means. Source: Raffel et al., T5 (JMLR
+    2020), section 3.5.2, for the temperature. Expected: docs/results/mixtures.md.
     """
     own = {"docstrings": {**_DOCSTRINGS, "max_passages": 2000}, "code": {**CODE, "max_passages": 1000}}
     loaders: Mapping[str, Tree | str] = collections or own
@@ -178,12 +178,12 @@ def mining_depth(preset: Literal["demo"] = "demo", depths: list[int] | None = No
     """Mining depth: negatives from the top 10, 50, 100 and 200, compared on the dev queries.
 
       hardneg recipe run mining-depth --set 'depths=[20, 80, 320]'
-      hardneg recipe run star-passage --set stages.static-negatives.miner.depth=50  then: what was best, on the test
+      hardneg recipe run star-passage --set stages.static-negatives.miner.depth=50  then: the best depth on the test set
 
-    Its model is all-MiniLM-L6-v2. Source: Zhan et al., SIGIR 2021, section 7.3, takes the top 200; Xiong et al., ICLR
-    2021, section A.4, try depths. Which is best depends on the collection: on how many positives nobody has labelled.
-    Expected from the demo: differences that are mostly noise, on 800 dev queries; the report tests them. On MedQuAD,
-    static: the top 10 above the top 200 by .044 MRR@10 (docs/results/more-recipes.md).
+    The model is all-MiniLM-L6-v2. Source: Zhan et al., SIGIR 2021, section 7.3, use the top 200; Xiong et al., ICLR
+    2021, section A.4, try several depths. The best depth depends on how many positives of the collection are
+    unlabelled. Expected from the demo: differences that are mostly noise on 800 dev queries; the report tests them. On
+    MedQuAD with a static model, the top 10 are better than the top 200 by .044 MRR@10 (docs/results/more-recipes.md).
     """
     tried = depths or [10, 50, 100, 200]
     options = {"max_steps": 42, "batch_size": 16, "negatives_per_query": 1, "learning_rate": 5e-5, "warmup_steps": 5}
@@ -207,9 +207,9 @@ def mining_depth(preset: Literal["demo"] = "demo", depths: list[int] | None = No
 def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
     """Ways to choose negatives, compared on a static model with five seeds each.
 
-    `hardneg recipe run negatives-compared`. All rows have STAR's loss, as many steps and the same rates, so that they
-    differ in their negatives alone. ADORE goes on from STAR's model with the queries' side alone, so it has twice the
-    steps. ANCE-Tele has three trainings. Source: those of star-static and of the pages in docs/methods. Expected, on
+    `hardneg recipe run negatives-compared`. All rows have the loss of STAR, the same number of steps and the same
+    rates, so that they differ only in their negatives. ADORE continues from STAR with only the query encoder, so it has
+    twice the steps. ANCE-Tele has three trainings. Source: see star-static and the pages in docs/methods. Expected, on
     895 queries: docs/results/negatives.md.
     """
     options: Tree = {"max_steps": 60, "batch_size": 32, "weight_decay": 0.0, "warmup_steps": 5}
@@ -259,14 +259,14 @@ def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
 
 
 def written_queries(preset: DemoOrFull = "demo", writers: dict[str, list[str]] | None = None) -> Tree:
-    """Retrievers trained on written queries only and evaluated on real ones, compared with training on labels.
+    """Retrievers trained only on generated queries and evaluated on real ones, compared with training on labels.
 
       hardneg recipe run written-queries --set "writers={heading: [heading]}"              where passages have titles
 
-    Rows are named by the writer; `mix, random negatives` shows what hard negatives add, `labels` is the ceiling.
+    Rows are named after the writer; `mix, random negatives` shows what hard negatives add, `labels` is the ceiling.
     Source: Lee et al., ACL 2019, and Izacard et al., TMLR 2022, for the writers.
-    Expected: of the .1 to .28 MRR@10 that labels bring, nothing to two thirds; BM25 stays above
-    (docs/results/written-queries.md). The best rate is .003 to .03, by collection.
+    Expected: from nothing to two thirds of the .1 to .28 MRR@10 that labels bring; BM25 remains better
+    (docs/results/written-queries.md). The best rate is .003 to .03, depending on the collection.
     """
     book = small_study("Written queries", preset)
     book.start()

@@ -102,7 +102,7 @@ def test_candidates(tmp_path):
     found = printed(*asked, "--depth", 2, "--depth", 4, "--plot", tmp_path / "c.png")
     assert [row["quality"] for row in found["runs"]["bm25.trec"]] == [0.0, 1.0]
     assert "1,000" in call(*asked).stdout
-    assert "2 --reranked for 1 --run" in str(call(*asked, "--reranked", tmp_path / "dense.trec").exception)
+    assert "2 --reranked, but 1 --run" in str(call(*asked, "--reranked", tmp_path / "dense.trec").exception)
 
 
 def write(path, records):
@@ -118,7 +118,7 @@ def test_refreshes_of_histories(tmp_path):
     assert found["refreshes"] == [[2, 1], [4, 2]] and found["lag"] == {"mean": 0.5, "largest": 1}
     assert "best mrr@10" in call("refreshes", path).stdout
     other = write(tmp_path / "b" / "history.jsonl", [{"step": 1, "dev": {}}])
-    assert "holds no `loss`" in str(call("refreshes", other).exception)
+    assert "has no `loss`" in str(call("refreshes", other).exception)
 
 
 def test_operations_of_a_run_folder(tmp_path):
@@ -132,7 +132,7 @@ def test_operations_of_a_run_folder(tmp_path):
     asked = ["operations", out, "--store", tmp_path / "store"]
     found = printed(*asked, "--plot", tmp_path / "o.png")
     assert [(row["operation"], row["milliseconds"]) for row in found] == [("vectors", 200.0), ("star", 500.0)]
-    assert "200 ms a document" in call(*asked, "--stage", "vectors").stdout
+    assert "200 ms per document" in call(*asked, "--stage", "vectors").stdout
     assert "no stage 'stars'; did you mean 'star'" in str(call(*asked, "--stage", "stars").exception)
 
 
@@ -167,7 +167,7 @@ def test_what_a_filter_dropped_with_texts(filtered, tmp_path):
     assert "no such file" in str(call("denoising", filtered / "missing.arrow").exception)
     (tmp_path / "alone.arrow").write_bytes((filtered / "dropped.arrow").read_bytes())
     told = str(call("denoising", tmp_path / "alone.arrow").exception)
-    assert "negatives.arrow: missing, and examples need it; --limit 0" in told
+    assert "negatives.arrow: missing, but examples need it; set --limit 0" in told
 
 
 def test_hidden_positives_by_runs_and_judgements(filtered, tmp_path):

@@ -71,7 +71,7 @@ def test_models_go_with_the_indexes():
         Latency.model_validate({"indexes": {"a": "i"}, "models": {"b": "m"}})
     given = {"indexes": {"a": "i", "b": "j"}, "models": {"0": "m"}}
     assert Latency.arranged(given, {})["models"] == {"a": "m", "b": "m"}
-    with pytest.raises(UsageError, match="analyze latency: 0 models for 2 indexes"):
+    with pytest.raises(UsageError, match="analyze latency: 0 models, but 2 indexes"):
         Latency.arranged({**given, "models": {}}, {})
 
 
@@ -140,5 +140,5 @@ def test_totals_sum_what_one_unit_takes():
     assert unknown["milliseconds"] is None and not unknown["online"]
     with pytest.raises(UsageError, match="x: no operation 'serch'; did you mean 'search'"):
         totals(operations(STAGES), {"x": ["serch"]})
-    with pytest.raises(UsageError, match="x: a query and a document cannot be summed"):
+    with pytest.raises(UsageError, match="x: cannot add times per query and per document"):
         totals(operations(STAGES), {"x": ["search", "encoding"]})

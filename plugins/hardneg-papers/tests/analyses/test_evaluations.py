@@ -30,7 +30,7 @@ def test_cells_are_means_by_row_and_column_in_their_order_and_what_is_not_named_
 
 
 def test_a_label_without_a_mean_is_refused_with_its_place(tmp_path):
-    with pytest.raises(UsageError, match=r"rows\.a\.x: no system '24→24' was evaluated"):
+    with pytest.raises(UsageError, match=r"rows\.a\.x: system '24→24' was not evaluated"):
         matrix_of(tmp_path, {"a": {"x": "24→24"}})
 
 
@@ -91,20 +91,20 @@ def test_a_seed_is_one_draw_for_all_collections(tmp_path):
 
 
 def test_systems_that_are_not_everywhere(tmp_path):
-    with pytest.raises(UsageError, match=r"'C' has no mrr@10 on all collections; there are: A, B"):
+    with pytest.raises(UsageError, match=r"'C' has no mrr@10 on all collections; available: A, B"):
         measured(written(tmp_path, one=ONE, two=TWO), baseline="C")
     with pytest.raises(UsageError, match=r"^evaluations: no system has ndcg@10 on all collections$"):
         measured(written(tmp_path, one=ONE, two=TWO), metric="ndcg@10")
     analysis, results = measured(written(tmp_path, one=ONE, two={**TWO, "D": TWO["A"]}))
     assert [*results["systems"]] == ["A", "B"] and results["left out"] == ["C", "D"]
-    assert analysis.explain(results).endswith(" Left out, as not every collection has their mrr@10: C, D.")
+    assert analysis.explain(results).endswith(" Left out, as mrr@10 is missing on some collections: C, D.")
     analysis, results = measured(written(tmp_path, one=ONE, two={**TWO, "C": TWO["A"]}))
     assert results["left out"] == [] and analysis.explain(results) == analysis.explained
 
 
 def test_a_system_has_the_same_seeds_everywhere(tmp_path):
     one = {"A": [{"q": 0.5}, {"q": 0.7}], "B": [{"q": 0.1}]}
-    with pytest.raises(UsageError, match="'A' has other seeds on one collection than on another: evaluate the same"):
+    with pytest.raises(UsageError, match="'A' has different seeds on different collections; evaluate the same"):
         measured(written(tmp_path, one=one, two={"A": [{"q": 0.5}], "B": [{"q": 0.1}]}), baseline="B")
 
 

@@ -122,7 +122,7 @@ def test_examples_are_of_queries_that_kept_something_best_first(files):
 
 def test_files_of_two_minings_are_refused(files, tmp_path):
     write_negatives(tmp_path / "other.arrow", MINED[:2])
-    with pytest.raises(ArtifactError, match=r"has other queries than .*give both files of one mining"):
+    with pytest.raises(ArtifactError, match=r"not the queries of .*give both files of one mining"):
         examples(files[0], tmp_path / "other.arrow", 5)
 
 
@@ -200,8 +200,8 @@ def test_hidden_positives_are_those_that_the_dataset_withholds(stored, tmp_path)
 @pytest.mark.parametrize(
     ("withheld", "split", "told"),
     [
-        ({}, "train", ": this dataset withholds no judgements: give it `withheld`"),
-        ({"judgements": 3, "hidden": {}}, "train", ".split: no positives of split train are hidden; there"),
+        ({}, "train", ": this dataset withholds no judgements; add `withheld`"),
+        ({"judgements": 3, "hidden": {}}, "train", ".split: no positives of split train are hidden; avail"),
         ({"judgements": 3, "hidden": {"train": 1}}, "unlabelled", ".split: no positives of split unlabelled are"),
         ({"judgements": 3, "hidden": {"train": 1}}, "train", ""),
         ({"judgements": 3}, "train", ""),

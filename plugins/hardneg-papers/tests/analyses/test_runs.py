@@ -45,7 +45,7 @@ def test_candidates_by_hand():
 
 
 def test_a_candidate_without_a_score_is_told():
-    with pytest.raises(DataError, match="lacks 1 of the first 3 candidates of query q, such as c; rerank deeper"):
+    with pytest.raises(DataError, match="1 of the first 3 candidates of query q are not in the reranked run, such"):
         counted(run(q="abcd"), run(q="ab"), counts=(2, 3))
     assert counted(run(q="abcd"), run(q="ba"), counts=(2,))
 
@@ -107,8 +107,8 @@ def test_negatives_stand_until_others_come_and_their_overlap_is_that_with_the_ru
 @pytest.mark.parametrize(
     ("negatives", "met", "told"),
     [
-        ({"a": {0: "n"}}, {"b": {0: "r"}}, "a, b: negatives and met need the same labels"),
-        ({"a": {5: "n"}}, {"a": {0: "r"}}, "a: there are no negatives before this run"),
+        ({"a": {0: "n"}}, {"b": {0: "r"}}, "a, b: negatives and met must have the same labels"),
+        ({"a": {5: "n"}}, {"a": {0: "r"}}, "a: no negatives for the step of this run"),
         ({"a": {-1: "n"}}, {"a": {0: "r"}}, "greater than or equal to 0"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Costs: times of trainings, operations and single queries, sizes of indexes."""
+"""Costs: the times of trainings, operations and single queries, and the sizes of indexes."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -33,8 +33,8 @@ class Operations(hn.Analysis):
     name = "operations"
     title = "time of operations"
     explained = (
-        "Wall time of whole stages, divided by their items: a search opens its index and encodes its queries, a "
-        "training computes dev metrics and writes checkpoints. After a colon: parts of the stage above; "
+        "Wall time of whole stages, divided by their items. A search includes opening the index and encoding queries, "
+        "a training includes dev metrics and checkpoints. Rows with a colon are parts of the stage above; "
         "`making negatives` is the time of refreshes per step."
     )
     paper = "ANCE, Table 5"
@@ -43,15 +43,15 @@ class Operations(hn.Analysis):
 
     stages: Annotated[
         dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(tuple(_UNITS)), hn.fields.Option("stage")
-    ] = Field(min_length=1, description="A stage to show; default: all except evaluations.")
+    ] = Field(min_length=1, description="A stage to show; by default, all except evaluations.")
     totals: Annotated[
         dict[hn.fields.Name, tuple[hn.fields.Name, ...]],
         hn.fields.Option("total", metavar="NAME=OPERATION[,OPERATION]"),
-    ] = Field(default_factory=dict, description="Consecutive operations whose times per unit are summed.")
+    ] = Field(default_factory=dict, description="Consecutive operations whose times per unit to sum.")
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Select all stages that have items by default."""
+        """By default, select all stages that have items."""
         return values if "stages" in values else {"stages": {name: name for name in types if types[name] in _UNITS}}
 
     def measure(self, inputs: hn.AnalysisInputs) -> list[Row]:
@@ -67,12 +67,12 @@ class Operations(hn.Analysis):
         for row in results:
             when, seconds = "online" if row["online"] else "offline", row["seconds"]
             each, unit = row["milliseconds"], row["unit"]
-            time_each = "unknown" if each is None else f"{each:.3g} ms a {unit}"
+            time_each = "unknown" if each is None else f"{each:.3g} ms per {unit}"
             if each is not None and each >= 1000:
-                time_each = f"{each / 1000:.3g} s a {unit}"
+                time_each = f"{each / 1000:.3g} s per {unit}"
             known = "unknown" if seconds is None else f"{seconds:,.1f}"
             rows.append([row["operation"], when, known, f"{row['count']:,}", time_each])
-        return hn.Table(("operation", "when", "seconds", "units", "time a unit"), rows)
+        return hn.Table(("operation", "when", "seconds", "units", "time per unit"), rows)
 
 
 def _operation(name: str, kind: str, seconds: float | None, count: int, unit: str) -> Row:
@@ -86,8 +86,8 @@ def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Row]
 
     `operation`; `kind`: the stage's artifact type; `online`: whether users wait for it; `seconds`: its wall time, None
     if unknown; `count`: the number of `unit` processed, 0 if unknown; `milliseconds` per
-    unit. A search is followed by its parts. A training on refreshed negatives is followed by its steps without the wait
-    for negatives, the parts of its refreshes, and the sum of these per step.
+    unit. A search is followed by its parts. A training on refreshed negatives is followed by its steps without waiting,
+    the parts of its refreshes, and the sum of these per step.
 
     Source: ANCE (Xiong et al., ICLR 2021), table 5; its first version, table 3.
     """
@@ -114,21 +114,21 @@ def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Row]
 
 
 def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[Row]:
-    """Sum the named operations per unit of the first; unknown if one is.
+    """Sum the times of the named operations per unit of the first; unknown if one of them is.
 
     Raises:
-        UsageError: an unknown operation, or one with another unit than the first.
+        UsageError: an operation is unknown, or its unit differs from that of the first.
     """
     known, summed = {each["operation"]: each for each in results}, []
     for label, names in named.items():
         for name in names:
             if name not in known:
-                there = f"{hn.records.suggestion(name, known)}; there are: {', '.join(known)}"
+                there = f"{hn.records.suggestion(name, known)}; available: {', '.join(known)}"
                 raise hn.errors.UsageError(f"{label}: no operation {name!r}{there}")
         parts = [known[name] for name in names]
         if len(units := dict.fromkeys(each["unit"] for each in parts)) > 1:
             raise hn.errors.UsageError(
-                f"{label}: a {' and a '.join(units)} cannot be summed: name operations with one unit"
+                f"{label}: cannot add times per {' and per '.join(units)}; use operations with one unit"
             )
         times, first = [each["milliseconds"] for each in parts], parts[0]
         seconds = None if None in times else sum(times) * first["count"] / 1000
@@ -150,14 +150,14 @@ class IndexSizes(hn.Analysis):
 
     name = "sizes"
     title = "index sizes"
-    explained = "Bytes on disk without ids, including fixed parts such as centroids."
+    explained = "Bytes on disk without document ids, including fixed parts such as centroids."
     paper = "STAR/ADORE, Table 5"
     beside: ClassVar[Mapping[str, slice]] = {"matrix": slice(1, None), "costs": slice(1, 3)}
     drawn = slice(1, 2)
 
     indexes: Annotated[
         dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(("index",)), hn.fields.Option("index")
-    ] = Field(min_length=1, description="An index folder; for a dense one, vectors are counted.")
+    ] = Field(min_length=1, description="An index folder.")
 
     def measure(self, inputs: hn.AnalysisInputs) -> list[dict[str, Any]]:
         """Return the size of each index, also relative to the first; for a text index, documents count as vectors.
@@ -175,7 +175,7 @@ class IndexSizes(hn.Analysis):
                     vectors = sum(1 for line in file if line.strip())
             if vectors is None:
                 raise hn.errors.DataError(
-                    f"{folder}: no dense index (no file {_DOC_IDS}): name a folder of `hardneg encode`"
+                    f"{folder}: no dense index (no file {_DOC_IDS}); use a folder written by `hardneg encode`"
                 )
             files = [path for path in folder.rglob("*") if path.is_file() and path.name not in _ASIDE]
             size = sum(path.stat().st_size for path in files)
@@ -189,11 +189,11 @@ class IndexSizes(hn.Analysis):
             [row["index"], f"{row['bytes'] / 1e6:,.2f}", f"{row['bytes_per_vector']:,.1f}", f"{row['ratio']:.1%}"]
             for row in results
         ]
-        return hn.Table(("index", "MB", "bytes a vector", "of the first"), rows)
+        return hn.Table(("index", "MB", "bytes per vector", "relative to the first"), rows)
 
 
 class Latency(hn.Analysis):
-    """Time encoding and search of single queries, and of all at once.
+    """Measure the time to encode and search single queries, and all queries at once.
 
     Example: hardneg analyze latency --queries FILE --index FOLDER --model NAME
     """
@@ -201,17 +201,17 @@ class Latency(hn.Analysis):
     name = "latency"
     title = "time of one query"
     explained = (
-        "One query: the median over single queries, one after the other, with index and model open. In "
-        "a batch: all at once, divided by their number."
+        "One query: the median over queries searched one after another, with index and model open. All at once: the "
+        "total time divided by the number of queries."
     )
     paper = "ANCE, Table 5"
     asks = ("queries", "seed", "device")
     drawn = slice(2, None)
 
     indexes: Indexes = Field(min_length=1, description="A dense index folder.")
-    models: Encoders = Field(default_factory=dict, description="Query model of each index, in the same order.")
-    sample: int = Field(50, gt=0, description="Number of queries, drawn by the seed.")
-    depth: int = Field(100, gt=0, description="Number of documents of each query.")
+    models: Encoders = Field(default_factory=dict, description="Query encoder of each index, in the same order.")
+    sample: int = Field(50, gt=0, description="Number of queries, drawn at random.")
+    depth: int = Field(100, gt=0, description="Number of documents to retrieve per query.")
 
     @model_validator(mode="after")
     def _known(self) -> "Latency":
@@ -220,10 +220,10 @@ class Latency(hn.Analysis):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Pair models with indexes; one model applies to all. Raises UsageError: another number of models."""
+        """Pair models with indexes, or one model with all. Raises UsageError for any other number of models."""
         indexes, models = values.get("indexes", {}), list(values.get("models", {}).values())
         if len(models) not in (1, len(indexes)):
-            message = f"{len(models)} {{models}} for {len(indexes)} {{indexes}}: give one of each"
+            message = f"{len(models)} {{models}}, but {len(indexes)} {{indexes}}; give one model, or one per index"
             raise hn.errors.UsageError(f"analyze latency: {message}", "models", "indexes")
         return {**values, "models": dict(zip(indexes, models * (len(indexes) if len(models) == 1 else 1), strict=True))}
 
@@ -235,7 +235,7 @@ class Latency(hn.Analysis):
         """
         texts = list(inputs.queries(inputs.split).values())
         if not texts:
-            raise hn.errors.UsageError(f"{inputs.location('queries')}: there are none in split {inputs.split}")
+            raise hn.errors.UsageError(f"{inputs.location('queries')}: no queries in split {inputs.split}")
         drawn = np.random.default_rng(inputs.seed).permutation(len(texts))[: self.sample]
         queries = [texts[position] for position in drawn]
         results = {
@@ -248,9 +248,9 @@ class Latency(hn.Analysis):
         rows = [
             [label, words, *(f"{measured[way][part]:,.3g}" for part in _TIMED)]
             for label, measured in results["indexes"].items()
-            for way, words in (("one", "one query"), ("batch", f"one of {results['queries']} at once"))
+            for way, words in (("one", "one query"), ("batch", f"{results['queries']} at once"))
         ]
-        head = ("index", "queries", "encode (ms)", f"search, {results['depth']} deep (ms)", "total (ms)")
+        head = ("index", "queries", "encode (ms)", f"search, top {results['depth']} (ms)", "total (ms)")
         return hn.Table(head, rows, 2)
 
     def explain(self, results: Any) -> str:
@@ -259,9 +259,9 @@ class Latency(hn.Analysis):
 
 
 def latency(system: hn.System, texts: Sequence[str], depth: int) -> dict[str, Any]:
-    """Return milliseconds per query: `one`, medians over `texts` searched one by one; `batch`, all at once, divided.
+    """Return milliseconds per query: `one`, the median over `texts` one by one; `batch`, the mean if searched at once.
 
-    Each has `encode`, `search` and `total`. The first two queries are asked twice, and the first times are not counted.
+    Each has `encode`, `search` and `total`. The first two queries also run once before the measurement.
 
     Source: ANCE (Xiong et al., ICLR 2021), table 5.
     """
@@ -292,7 +292,7 @@ class Costs(hn.Analysis):
 
     name = "costs"
     title = "training costs"
-    explained = "Wall time of the stages; if one was stopped, the time up to its checkpoints and of its last run."
+    explained = "Wall time of the stages; for a stopped stage, the time up to its checkpoints plus its last run."
     paper = "STAR/ADORE, Table 4"
     asks = ("stages",)
     drawn = slice(1, 2)
@@ -306,11 +306,11 @@ class Costs(hn.Analysis):
         ],
         hn.fields.Reference(("model", "index", "run", "negatives")),
         hn.fields.Option("stage", metavar="NAME=STAGE[,STAGE]"),
-    ] = Field(min_length=1, description="Stages to sum; default: all that train.")
+    ] = Field(min_length=1, description="Stages to sum; by default, all that train.")
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Select the training stages of a run folder by default."""
+        """By default, select the training stages of a run folder."""
         return values if "methods" in values else {"methods": {name: name for name in types if types[name] == "model"}}
 
     def measure(self, inputs: hn.AnalysisInputs) -> list[dict[str, Any]]:
@@ -343,8 +343,8 @@ def costs(methods: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[dict[s
         methods: method to stage to facts (`seconds`, `steps`, `device`, `peak_memory`, `peak_gpu_memory`).
 
     Returns:
-        For each method its `stages`; `seconds` (wall time) and `steps` (of the optimizer), summed; `devices`, each
-        once; `peak_memory` and `peak_gpu_memory`, bytes, the largest of the stages, None if no stage records it;
+        For each method, its `stages`; the sums of `seconds` (wall time) and of optimizer `steps`; `devices` without
+        duplicates; `peak_memory` and `peak_gpu_memory`, bytes, the largest of the stages, None if no stage records it;
         `speedup`: the first method's seconds over this one's, None where either is unknown; `unknown`: stages without a
         recorded time.
 

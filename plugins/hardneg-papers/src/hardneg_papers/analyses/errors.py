@@ -1,6 +1,6 @@
 """Pairwise errors: the negatives ranked above each positive, in a whole index and within the top K.
 
-A query's negatives are all documents except its known positives and their known copies.
+The negatives of a query are all documents except its known positives and known copies of these.
 Source: STAR/ADORE (Zhan et al., SIGIR 2021), sections 4.1 and 4.2, equations 3 to 6.
 """
 
@@ -18,15 +18,15 @@ from hardneg_papers.analyses.shared import Encoders, Indexes, check_model_labels
 
 Rows = NDArray[np.int64]
 Pass = Callable[[], Iterable[tuple[int, NDArray[np.float32]]]]
-"""Starts a pass over a corpus: (first row, float32 [n, d]) in row order."""
+"""A function that starts a pass over a corpus, in blocks of (first row, float32 [n, d]) in row order."""
 
 CUT = 200
-"""K of table 1: as deep as negatives are chosen from."""
+"""K in table 1, the depth from which negatives are chosen."""
 _NAMED = ("indexes", "queries", "models", "runs")
 
 
 class Errors(Analysis):
-    """Count the negatives above each positive: in the whole corpus (an index), and within the top K.
+    """Count the negatives ranked above positives, in the whole corpus (with an index) and within the top K.
 
     Example: hardneg analyze errors --qrels qrels.txt --index FOLDER --queries queries.jsonl --model NAME
     """
@@ -34,27 +34,25 @@ class Errors(Analysis):
     name = "errors"
     title = "pairwise errors"
     explained = (
-        "Negatives above a positive, summed over a query's positives: in the whole corpus, and within the top K "
-        "negatives; means over queries. Copies of positives are neither positives nor negatives. "
+        "Negatives ranked above a positive, in the whole corpus and within the top K negatives, summed over the "
+        "positives of a query; means over queries. Copies of positives are neither positives nor negatives. "
         "≥: some positives are not in the run."
     )
     paper = "STAR/ADORE, Table 1 and Figure 3"
     asks = ("qrels", "queries?", "relevance_level", "device")
 
-    indexes: Indexes = Field(default_factory=dict, description="A dense index folder; needs queries and a model.")
-    models: Encoders = Field(default_factory=dict, description="The model that encodes the queries of the index.")
-    runs: Runs = Field(default_factory=dict, description="A TREC run: its top-K errors.")
-    depth: Annotated[int, fields.Option("depth")] = Field(
-        CUT, gt=0, description="K of the top-K errors: number of negatives."
-    )
+    indexes: Indexes = Field(default_factory=dict, description="A dense index folder; requires queries and a model.")
+    models: Encoders = Field(default_factory=dict, description="The query encoder of the index.")
+    runs: Runs = Field(default_factory=dict, description="A TREC run for top-K errors.")
+    depth: Annotated[int, fields.Option("depth")] = Field(CUT, gt=0, description="K of the top-K errors, in negatives.")
 
     @model_validator(mode="after")
     def _complete(self) -> "Errors":
         if not (self.indexes or self.runs):
-            raise ValueError("give indexes, or runs, or both")
+            raise ValueError("give indexes, runs, or both")
         check_model_labels(self.indexes, self.models)
         if both := sorted(set(self.indexes) & set(self.runs)):
-            raise ValueError(f"{', '.join(both)} is the label of an index and a run: use two labels")
+            raise ValueError(f"{', '.join(both)}: used for an index and a run; use different labels")
         return self
 
     @classmethod
@@ -62,11 +60,11 @@ class Errors(Analysis):
         indexes, models = values.get("indexes", {}), list(values.get("models", {}).values())
         if not (indexes or values.get("runs")):
             raise faults.UsageError(
-                "analyze errors: give {indexes} (with {queries} and {models}), or {runs}, or both", *_NAMED
+                "analyze errors: give {indexes} (with {queries} and {models}), {runs}, or both", *_NAMED
             )
         if len(models) != len(indexes):
             raise faults.UsageError(
-                "analyze errors: {indexes} needs {queries} and {models}, which encodes them; as many of each", *_NAMED
+                "analyze errors: {indexes} needs {queries} and {models}; give one model per index", *_NAMED
             )
         return {**values, "models": dict(zip(indexes, models, strict=True))}
 
@@ -94,9 +92,7 @@ class Errors(Analysis):
 
         queries = inputs.queries(inputs.split)
         if not queries:
-            raise faults.UsageError(
-                "analyze errors: {indexes} needs {queries} and {models}, which encodes them", *_NAMED
-            )
+            raise faults.UsageError("analyze errors: {indexes} needs {queries} and {models} to encode them", *_NAMED)
         asked = [query_id for query_id in queries if query_id in positives]
         system = inputs.system(f"indexes.{label}", f"models.{label}")
         wanted = list(dict.fromkeys(doc_id for query_id in asked for doc_id in aside[query_id]))
@@ -138,7 +134,7 @@ class Errors(Analysis):
         return Table(("system", "total errors", "top-K errors", "K", "queries", "lower bound for", "left out"), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Draw a panel per system: bars are shares of queries by number of errors, the line is that of all errors."""
+        """Draw a panel per system: bars for shares of queries by number of errors, a line for shares of all errors."""
         longest: list[Any] = max((each["distribution"] for each in results.values()), key=len, default=[])
         ends = [(f"{bucket['low']:,}", f"{bucket['high']:,}") for bucket in longest]
         names = [low if low == high else f"{low}–{high}" for low, high in ends]
@@ -167,10 +163,10 @@ def errors_in_run(
     counted.
 
     Args:
-        lists: a query id and its documents' ids, best first.
+        lists: pairs of a query id and its document ids, best first.
         positives: known positives by query.
         cut: K.
-        copies: by query, copies of positives, which are not negatives.
+        copies: copies of positives by query, which are not negatives.
 
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), equation 6.
     """
@@ -197,7 +193,7 @@ def errors_in_run(
 def _results(
     positives: Mapping[str, int], top: list[int], total: list[int] | None, *, cut: int, left_out: Any, at_least: int = 0
 ) -> dict[str, Any]:
-    """Summarize errors: means over queries, distribution, and values by query; positives: their number by query."""
+    """Summarize errors: means over queries, distribution, and values by query; positives: counts by query."""
     totals: Sequence[int | None] = total or [None] * len(top)
     by_query = zip(positives.items(), totals, top, strict=True)
     return {
@@ -242,12 +238,12 @@ def errors_in_index(
     """Count total and top-K errors of each query, int64 [Q] each; ties by ascending row.
 
     Args:
-        corpus: starts a pass over the vectors. It is read twice; no more than a block and its scores are held.
+        corpus: starts a pass over the vectors, which are read twice; only one block and its scores are in memory.
         queries: float32 [Q, d].
         positives: the rows of each query's positives.
-        aside: the rows of other documents that are not negatives of each query; may include positives.
+        aside: the rows of other documents that are no negatives of each query; may include positives.
         cut: K.
-        device: where to compute.
+        device: the device to compute on.
 
     Source: equations 3 (pi(d+) - delta(d+) - 1), 5 (total) and 6 (top K).
     """

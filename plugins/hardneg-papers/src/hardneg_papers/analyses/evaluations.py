@@ -1,4 +1,4 @@
-"""Analyses of evaluations: bars with intervals, tables of two axes, and comparisons over several collections."""
+"""Analyses of evaluations: bars with intervals, two-way tables, and comparisons over several collections."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,14 +10,14 @@ from pydantic import Field
 
 import hardneg.plugin as hn
 
-_FIRST = "The metric; default: the first one that was evaluated."
+_FIRST = "The metric; by default, the first evaluated one."
 Evaluation = Annotated[
     hn.fields.Name, hn.fields.Reference(("metrics",)), hn.fields.Option(metavar="METRICS.JSON", argument=True)
 ]
 
 
 def estimates_of(inputs: hn.AnalysisInputs, wanted: str | None) -> tuple[str, Mapping[str, Any]]:
-    """Return the metric of reference `evaluation`, by default its first, and each system's estimate.
+    """Return the metric to use in `evaluation`, by default the first one, and the estimate of each system.
 
     Raises:
         UsageError: the metric was not evaluated.
@@ -27,7 +27,7 @@ def estimates_of(inputs: hn.AnalysisInputs, wanted: str | None) -> tuple[str, Ma
     metric = wanted or metrics[0]
     if metric not in metrics:
         message = (
-            f"{metric!r} was not evaluated{hn.records.suggestion(metric, metrics)}; there are: {', '.join(metrics)}"
+            f"{metric!r} was not evaluated{hn.records.suggestion(metric, metrics)}; available: {', '.join(metrics)}"
         )
         raise hn.errors.UsageError(f"{inputs.location('metric')}: {message}")
     return metric, {label: measured[metric] for label, measured in systems.items() if metric in measured}
@@ -47,7 +47,7 @@ class Ablation(hn.Analysis):
     metric: hn.fields.Name | None = Field(None, description=_FIRST)
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """Return the metric, and each system's mean and interval, if any."""
+        """Return the metric, and the mean and interval (if any) of each system."""
         metric, systems = estimates_of(inputs, self.metric)
         ends = {label: each.interval and [each.interval.low, each.interval.high] for label, each in systems.items()}
         return {"metric": metric, "means": {label: each.mean for label, each in systems.items()}, "intervals": ends}
@@ -70,7 +70,7 @@ class Ablation(hn.Analysis):
 
 
 class Matrix(hn.Analysis):
-    """Show an evaluation's systems as a table of two axes; cells may be missing.
+    """Show the systems of an evaluation in a two-way table, in which cells may be missing.
 
     Example: hardneg analyze matrix runs/adore-pq/metrics.json --cell "24:flat=24 → flat" --cell "flat:flat=flat → flat"
     """
@@ -83,17 +83,17 @@ class Matrix(hn.Analysis):
     rows: Annotated[
         dict[hn.fields.Name, dict[hn.fields.Name, hn.fields.Name]],
         hn.fields.Option("cell", metavar="ROW:COLUMN=SYSTEM"),
-    ] = Field(min_length=1, description="The system whose metric is in a cell.")
+    ] = Field(min_length=1, description="The system to show in a cell.")
     metric: hn.fields.Name | None = Field(None, description=_FIRST)
     axes: Annotated[tuple[str, str], hn.fields.Option("axis")] = Field(
-        ("", ""), description="The names of rows and columns."
+        ("", ""), description="The names of the row and column axes."
     )
     figure: Annotated[Literal["heatmap", "lines"], hn.fields.Option("form")] = Field(
-        "heatmap", description="The figure's form."
+        "heatmap", description="The form of the figure."
     )
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """Return the means of the systems; raises UsageError: a system has none.
+        """Return the means of the systems. Raises UsageError if a system was not evaluated.
 
         `rows` and `columns` in order of appearance; `values`: a list of means per row, one per column, None for a
         missing system.
@@ -105,7 +105,7 @@ class Matrix(hn.Analysis):
         for row, named in self.rows.items():
             for column, label in named.items():
                 if label not in systems:
-                    lacks = f"no system {label!r} was evaluated{hn.records.suggestion(label, systems)}"
+                    lacks = f"system {label!r} was not evaluated{hn.records.suggestion(label, systems)}"
                     raise hn.errors.UsageError(f"{inputs.location('rows')}.{row}.{column}: {lacks}")
         rows = [
             [systems[named[column]].mean if column in named else None for column in columns]
@@ -160,7 +160,7 @@ def _heatmap(axes: Any, rows: Sequence[str], values: Sequence[Sequence[float | N
 
 
 class AcrossCollections(hn.Analysis):
-    """Compare systems on several collections: a column for each collection, and the mean of all.
+    """Compare systems on several collections, with a column for each collection and one for the mean.
 
     Example: hardneg analyze across-collections nq/metrics.json scifact/metrics.json --baseline BM25
     """
@@ -169,8 +169,8 @@ class AcrossCollections(hn.Analysis):
     title = "all collections"
     explained = (
         "Collections have equal weights in the mean. Tests of the mean are over queries, drawn within each "
-        "collection, and seeds, shared by all collections (quasi-F, as in the section on seeds). They do not "
-        "extend to other collections."
+        "collection, and over seeds, shared by all collections (quasi-F, as in the section on seeds). They do not "
+        "generalize to other collections."
     )
     drawn = slice(-2, -1)
 
@@ -181,15 +181,15 @@ class AcrossCollections(hn.Analysis):
     ] = Field(min_length=2, description="Evaluations of the same systems, each on one collection.")
     metric: hn.fields.MetricName | None = Field(None, description=_FIRST)
     baseline: hn.fields.Name | None = Field(
-        None, description="The system that others are tested against; the first by default."
+        None, description="The system to test others against; by default, the first."
     )
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """Return each system's means by collection, their mean, its deviation over seeds, and tests of it.
+        """Return the means of each system by collection, their mean, its deviation over seeds, and its tests.
 
         Raises:
-            UsageError: no system was measured on all collections by the metric, or the baseline was not; or a system
-                has other seeds on one collection than on another.
+            UsageError: no system, or not the baseline, has the metric on all collections; or the seeds of a system
+                differ between collections.
         """
         evaluations = {label: inputs.measured(f"evaluations.{label}") for label in self.evaluations}
         first = next(iter(evaluations.values())).results
@@ -202,7 +202,7 @@ class AcrossCollections(hn.Analysis):
             raise hn.errors.UsageError(f"{place}: no system has {metric} on all collections")
         baseline = self.baseline or everywhere[0]
         if baseline not in everywhere:
-            known = f"{hn.records.suggestion(baseline, everywhere)}; there are: {', '.join(everywhere)}"
+            known = f"{hn.records.suggestion(baseline, everywhere)}; available: {', '.join(everywhere)}"
             raise hn.errors.UsageError(
                 f"{inputs.location('baseline')}: {baseline!r} has no {metric} on all collections{known}"
             )
@@ -214,8 +214,8 @@ class AcrossCollections(hn.Analysis):
                 scores = [[seeds[seed][metric][query_id] for query_id in order] for seed in sorted(seeds)]
                 rows.append(np.array(scores, np.float64))
             if len({tuple(sorted(each.by_seed.get(system, ()))) for each in evaluations.values()}) > 1:
-                reason = f"{system!r} has other seeds on one collection than on another"
-                raise hn.errors.UsageError(f"{place}: {reason}: evaluate the same trainings on each")
+                reason = f"{system!r} has different seeds on different collections"
+                raise hn.errors.UsageError(f"{place}: {reason}; evaluate the same models on each")
         systems = {}
         for system, rows in tables.items():
             means = {label: float(row.mean()) for label, row in zip(evaluations, rows, strict=True)}
@@ -232,11 +232,11 @@ class AcrossCollections(hn.Analysis):
 
     def explain(self, results: Any) -> str:
         left_out = ", ".join(results.get("left out") or ())
-        more = f" Left out, as not every collection has their {results['metric']}: {left_out}." if left_out else ""
+        more = f" Left out, as {results['metric']} is missing on some collections: {left_out}." if left_out else ""
         return self.explained + more
 
     def tables(self, results: Any) -> Sequence[hn.Table]:
-        """Return the table of means, and that of tests if there are several systems."""
+        """Return the table of means and, if there are several systems, the table of tests."""
         rows = [
             [
                 f"{test['system']} − {results['baseline']}",
@@ -289,13 +289,14 @@ def spread_over_collections(
     collections: Sequence[Sequence[NDArray[np.float64]]],
     queries: Sequence[tuple[Sequence[str], Mapping[str, str] | None]] | None = None,
 ) -> Any:
-    """A `Spread` of the mean of several collections' means, each with its own queries and an equal weight.
+    """Return the `Spread` of the mean over collections with equal weights, each with its own queries.
 
-    Queries are draws within each collection. A seed is one draw for all of them, as one model is measured on each, so
-    the part of seeds comes from means over collections. Collections are not sampled: nothing follows for others.
+    Queries are drawn within each collection. A seed is one draw for all collections, because each model is measured on
+    all of them, so the seed component comes from means over collections. Collections are not sampled, so results do not
+    generalize to others.
 
-    collections: the tables of each, one system's at the same position. queries: the ids of each collection, in the
-    order of its tables, and their groups.
+    collections: the tables of each, by system in the same order. queries: the ids of each collection, in the order of
+    its tables, and their groups.
     """
     from hardneg.plugin import intervals
 

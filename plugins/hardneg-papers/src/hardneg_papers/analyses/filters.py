@@ -1,4 +1,4 @@
-"""Candidates dropped by filters, and how well filters find withheld positives."""
+"""Analyses of filters: the candidates that they drop, and how well they find withheld positives."""
 
 import heapq
 from collections import Counter
@@ -21,7 +21,7 @@ _LAST_RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 class Denoising(hn.Analysis):
-    """Show the share of candidates that a filter dropped at each rank, and those with the highest scores.
+    """Show the share of candidates that a filter dropped at each rank, and the dropped ones with the highest scores.
 
     Example: hardneg analyze denoising mined/dropped.arrow --queries queries.jsonl --corpus corpus.jsonl --plot d.svg
     """
@@ -29,9 +29,9 @@ class Denoising(hn.Analysis):
     name = "denoising"
     title = "dropped candidates by rank"
     explained = (
-        "The share of candidates at a rank, without known positives and copies, that were dropped by score; "
-        "then counts by reason. Examples are the queries with the highest scores that were "
-        "dropped: a known positive, the dropped document, and the first selected negative."
+        "The share of candidates at a rank, except known positives and copies, that were dropped by score; then "
+        "counts by reason. Examples are the queries with the highest-scoring dropped documents: a known positive, "
+        "the dropped document, and the first selected negative."
     )
     paper = "RocketQA, Figure 5 and Table 4"
     asks = ("queries?", "corpus?")
@@ -42,7 +42,7 @@ class Denoising(hn.Analysis):
         hn.fields.Option(metavar="DROPPED...", argument=True),
     ] = Field(min_length=1, description="dropped.arrow files, each next to its negatives.arrow.")
     examples: Annotated[int, hn.fields.Option("limit")] = Field(
-        5, ge=0, description="Number of queries to print for each."
+        5, ge=0, description="Number of queries to print per file."
     )
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class Denoising(hn.Analysis):
         for label, (dropped, negatives) in files.items():
             if self.examples and not negatives.is_file():
                 raise hn.errors.UsageError(
-                    f"{negatives}: missing, and examples need it; {{examples}} 0 gives the shares only", "examples"
+                    f"{negatives}: missing, but examples need it; set {{examples}} 0 to show only shares", "examples"
                 )
             cases = examples(dropped, negatives, self.examples) if self.examples else []
             queries = inputs.queries(None) if cases else {}
@@ -65,7 +65,7 @@ class Denoising(hn.Analysis):
         return {"filters": results, "examples": shown}
 
     def tables(self, results: Any) -> Sequence[hn.Table]:
-        """Return the table of shares, and one of examples with positive, dropped and kept document by query."""
+        """Return the table of shares and the table of examples, with positive, dropped and kept document by query."""
 
         def words(shown: Mapping[str, Any] | None) -> str:
             if shown is None:
@@ -82,7 +82,7 @@ class Denoising(hn.Analysis):
         return [self.table(results), *([hn.Table(columns, rows, 3)] if rows else [])]
 
     def table(self, results: Any) -> hn.Table:
-        """Return a row per filter and range of ranks, and one for all: share dropped by score, counts by reason."""
+        """Return a row per filter and range of ranks, with the share dropped by score and counts by reason."""
         reasons = sorted({reason for each in results["filters"].values() for reason in each["dropped"]})
         rows = []
         for label, each in results["filters"].items():
@@ -101,7 +101,7 @@ class Denoising(hn.Analysis):
         return hn.Table(("filter", "ranks", "dropped by score", "candidates", *reasons), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Draw the share dropped by score over ranks, a line per filter."""
+        """Draw the share dropped by score at each rank, with a line per filter."""
         series: dict[str, hn.figures.Points] = {
             label: [(rank, 100 * share) for rank, share in enumerate(each["filtered"], 1) if share is not None]
             for label, each in results["filters"].items()
@@ -113,10 +113,10 @@ class Denoising(hn.Analysis):
 
 
 def shares(dropped: Path) -> dict[str, Any]:
-    """Count the rows of a `dropped.arrow` by rank; raises ArtifactError: it is missing or damaged.
+    """Count the rows of a `dropped.arrow` by rank. Raises ArtifactError if the file is missing or damaged.
 
-    `queries`: the number mined. By rank: `candidates`, the number of lists read to that rank; `dropped`, by reason;
-    `filtered`, the share dropped by score, excluding known positives and copies, None without candidates.
+    `queries`: the number of queries mined. By rank: `candidates`, the number of lists read to that rank; `dropped`, by
+    reason; `filtered`, the share dropped by score, excluding known positives and copies, None without candidates.
 
     Source: RocketQA (Qu et al., NAACL 2021), figure 5.
     """
@@ -151,13 +151,13 @@ def shares(dropped: Path) -> dict[str, Any]:
 def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]:
     """Return the `count` queries with the highest-scoring dropped candidates, best first.
 
-    Each has its highest-scoring document `dropped` by score, with rank and score, and the first negative `kept`, with
-    its rank or None if unknown; both without texts.
+    Each query has the highest-scoring document `dropped` by score, with rank and score, and the first negative `kept`,
+    with rank (None if unknown), both without text.
 
     Args:
         dropped: a `dropped.arrow`.
         negatives: the `negatives.arrow` of the same queries.
-        count: how many queries to show.
+        count: the number of queries to show.
 
     Raises:
         ArtifactError: a file is missing or damaged, or the queries of the two differ.
@@ -168,7 +168,7 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]
     best: list[tuple[float, int, dict[str, Any]]] = []
     batches = hn.negatives_files.drop_batches(dropped)
     if sum(batch.num_rows for batch in batches) != len(mined):
-        raise hn.errors.ArtifactError(f"{dropped}: has other queries than {negatives}; give both files of one mining")
+        raise hn.errors.ArtifactError(f"{dropped}: not the queries of {negatives}; give both files of one mining run")
     for batch in batches:
         for row, entry in _most_confident(batch, count):
             item = mined[start + row]
@@ -218,7 +218,7 @@ _QUERIES = 4096
 def _known_filters(thresholds: dict[str, tuple[float, ...]]) -> dict[str, tuple[float, ...]]:
     for name in thresholds:
         if name not in hn.FILTER_RULES:
-            there = f"{hn.records.suggestion(name, hn.FILTER_RULES)}; there are {', '.join(hn.FILTER_RULES)}"
+            there = f"{hn.records.suggestion(name, hn.FILTER_RULES)}; available: {', '.join(hn.FILTER_RULES)}"
             raise ValueError(f"no filter {name!r}{there}")
     return thresholds
 
@@ -230,11 +230,11 @@ FilterThresholds = Annotated[
 ]
 
 Planted = tuple[hn.Candidates, Collection[str]]
-"""A query, whose first list is filtered, and its hidden positives."""
+"""A query with its candidates, the first list of which is filtered, and its hidden positives."""
 
 
 class FalseNegativeRecall(hn.Analysis):
-    """Evaluate filters with withheld positives: how many each removes, and what else.
+    """Evaluate filters by how many withheld positives, and how many other documents, they remove.
 
     With plain files, copies of documents are unknown. Queries without known positives are left out.
 
@@ -246,24 +246,22 @@ class FalseNegativeRecall(hn.Analysis):
     asks = ("qrels", "withheld")
     drawn, across = slice(2, 4), 4
 
-    run: Annotated[hn.fields.Name, hn.fields.Reference(("run",))] = Field(
-        description="The TREC run whose documents are filtered."
-    )
+    run: Annotated[hn.fields.Name, hn.fields.Reference(("run",))] = Field(description="The TREC run to filter.")
     scores: Annotated[
         dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(("run",)), hn.fields.Option("filter-by")
-    ] = Field(default_factory=dict, description="A TREC run whose scores decide; default: those of the runs.")
-    thresholds: FilterThresholds = Field(THRESHOLDS, description="Thresholds to try; default: a grid.")
-    depth: int = Field(50, gt=0, description="Depth to which lists are filtered.")
+    ] = Field(default_factory=dict, description="A TREC run with the scores to filter by; default: the run itself.")
+    thresholds: FilterThresholds = Field(THRESHOLDS, description="Thresholds to try; by default, a grid.")
+    depth: int = Field(50, gt=0, description="Number of top documents to filter.")
     split: Annotated[hn.fields.Name, hn.fields.Option("-")] = "train"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         """Report a dataset without withheld positives."""
         withheld = collection.get("withheld", {})
         if not withheld.get("judgements"):
-            yield f"{self.name}: this dataset withholds no judgements: give it `withheld`, or leave {self.name} out"
+            yield f"{self.name}: this dataset withholds no judgements; add `withheld` to it, or remove {self.name}"
         elif self.split not in (hidden := withheld.get("hidden", {self.split: 1})):  # not recorded by earlier stores
             there = ", ".join(hidden) or "none; raise dataset.withheld.positives"
-            yield f"{self.name}.split: no positives of split {self.split} are hidden; there are some of {there}"
+            yield f"{self.name}.split: no positives of split {self.split} are hidden; available: {there}"
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
         """Return recall, precision and the share kept, by filter and threshold."""
@@ -275,7 +273,7 @@ class FalseNegativeRecall(hn.Analysis):
         return {"split": self.split, **results}
 
     def _queries(self, inputs: hn.AnalysisInputs, paths: Mapping[str, str]) -> Iterator[Planted]:
-        """Return queries with known positives and their lists; copies of withheld positives count as withheld."""
+        """Yield queries with known positives and their lists; copies of withheld positives count as withheld."""
         query_ids, known, hidden = inputs.query_ids("run", self.split), inputs.relevant(), inputs.withheld()
         streams = [inputs.lists(path, query_ids) for path in paths.values()]
         for query_id, *lists in zip(query_ids, *streams, strict=True):
@@ -303,9 +301,9 @@ class FalseNegativeRecall(hn.Analysis):
         )
         return (
             f"{hidden} hidden positives among {candidates} scored candidates: {results['queries']:,} queries of split "
-            f"{results['split']}, {results['depth']} deep. Precision is the share of hidden ones among the removed: "
-            "positives that nobody labelled count against it. Queries whose known positives have no score, and of "
-            f"which filters that compare with them keep nothing: {lost}."
+            f"{results['split']}, top {results['depth']}. Precision is the share of hidden positives among the removed "
+            "documents; unlabelled positives count against it. Queries without a scored positive, for which filters "
+            f"that compare with positives keep no candidates: {lost}."
         )
 
 
@@ -314,20 +312,20 @@ def false_negative_recall(
 ) -> dict[str, Any]:
     """Evaluate filters on the first `depth` documents of lists, without known positives and their copies.
 
-    Candidates without a score are left out and counted. A query whose known positives have no score loses all to the
-    filters that compare with them, and is counted.
+    Candidates without a score are left out and counted. If the known positives of a query have no score, filters that
+    compare with them drop all its candidates, and the query is counted.
 
     Args:
-        queries: read once.
-        labels: the lists whose scores decide, by their name among the candidates' hits.
-        thresholds: by filter.
+        queries: the queries, read once.
+        labels: the lists with the scores to filter by, by name in the candidates' hits.
+        thresholds: the thresholds by filter.
         depth: the last rank to use.
 
     Returns:
-        Counts; and in `scores`, by label, counts and `filters`: by filter its points, a threshold each. `removed`:
-        number of candidates. `recall`: the removed share of the hidden positives among the candidates. `precision`: the
-        share of hidden positives among the removed. `kept`: the share of other candidates, true negatives, that stays.
-        Shares of nothing are None.
+        Counts and, in `scores` by label, counts and `filters`: for each filter, a point per threshold. `removed`: the
+        number of removed candidates. `recall`: the share of hidden positives removed. `precision`: the share of hidden
+        positives among the removed candidates. `kept`: the share of other candidates (true negatives) kept. Shares of
+        nothing are None.
     """
     grid = [(name, threshold) for name, values in thresholds.items() for threshold in values]
     counted = ("candidates", "hidden", "unscored", "queries with no scored positive")

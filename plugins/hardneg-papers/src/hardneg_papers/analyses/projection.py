@@ -22,9 +22,9 @@ Vectors = NDArray[np.floating]
 class Projection(hn.Analysis):
     """Project queries and surrounding documents to two dimensions, before and after training.
 
-    Shows a query's relevant documents and the negatives that the first index ranks highest; with --run the top of each
-    run instead, with --mined the training negatives: one --model is then enough. One --index with two --model shows a
-    query-side training, in which documents do not move.
+    Shows the relevant documents of a query, and the negatives that the first index ranks highest. Instead of these,
+    --run shows the top of each run, and --mined the training negatives; one --model is then enough. One --index with
+    two --model shows a query-side training, in which documents do not move.
 
     Example: hardneg analyze projection --query ID --qrels Q --queries FILE --index FOLDER --model A --model B
     """
@@ -33,8 +33,8 @@ class Projection(hn.Analysis):
     version = 2
     title = "projection"
     explained = (
-        "t-SNE: closeness is meaningful, distances and directions are not. Below each group of documents: "
-        "their number, and the mean of their inner products with the query before the projection."
+        "t-SNE: which points are close is meaningful; distances and directions are not. For each group: the number of "
+        "documents, and the mean of their inner products with the query before the projection."
     )
     paper = "STAR/ADORE, Figure 6; ANCE, Figures 1, 6 and 7"
     asks = ("qrels", "queries", "seed", "relevance_level", "device")
@@ -42,46 +42,46 @@ class Projection(hn.Analysis):
 
     query: Annotated[
         tuple[hn.fields.Name, ...], BeforeValidator(lambda each: (each,) if isinstance(each, str) else each)
-    ] = Field((), description="The id of a query to show; by default the first one that has relevant documents.")
+    ] = Field((), description="The id of a query to show; by default, the first with relevant documents.")
     indexes: Indexes = Field(
-        min_length=1, max_length=2, description="A dense index folder, before; a second one, after."
+        min_length=1, max_length=2, description="A dense index folder from before training; a second one from after."
     )
-    models: Encoders = Field(default_factory=dict, description="The model of the queries, before; a second one, after.")
+    models: Encoders = Field(default_factory=dict, description="The query encoder before training; a second one after.")
     negatives: Annotated[int, hn.fields.Option("count")] = Field(
-        100, gt=0, description="Number of documents of each group, from the top."
+        100, gt=0, description="Number of top documents per group."
     )
     runs: hn.Runs = Field(
-        default_factory=dict, description="A TREC run, or LABEL=RUN: the top of its ranking is a group."
+        default_factory=dict, description="A TREC run, or LABEL=RUN, whose top documents form a group."
     )
     mined: Annotated[
         dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(("negatives",)), hn.fields.Option("mined")
-    ] = Field(default_factory=dict, description="A negatives.arrow, or LABEL=FILE: a query's negatives are a group.")
+    ] = Field(default_factory=dict, description="A negatives.arrow, or LABEL=FILE, whose negatives form a group.")
     wins: int = Field(
-        0, ge=0, description="Number of queries to show that the first run wins over the second, and that it loses."
+        0, ge=0, description="Number of queries to show where the first run beats the second, and vice versa."
     )
-    metric: Metric = Field("ndcg@10", description="The metric that decides which run wins.")
+    metric: Metric = Field("ndcg@10", description="The metric by which a run wins.")
 
     @model_validator(mode="after")
     def _fits(self) -> "Projection":
         labels = [_RELEVANT, *self.runs, *self.mined]
         check_model_labels(self.indexes, self.models)
         if len(self.indexes) < 2 and not (self.runs or self.mined):
-            raise ValueError("indexes must have at least 2 items, before and after, or give runs or mined")
+            raise ValueError("indexes must have 2 items, before and after; or give runs or mined")
         if twice := sorted({label for label in labels if labels.count(label) > 1}):
-            raise ValueError(f"{', '.join(twice)}: the label of two groups of documents; use two labels")
+            raise ValueError(f"{', '.join(twice)}: used for two groups of documents; use different labels")
         if self.wins and (len(self.runs) < 2 or self.query):
-            raise ValueError("wins needs two runs, and chooses the queries itself: give runs, and no query")
+            raise ValueError("wins needs two runs and selects the queries itself; give runs, and remove query")
         return self
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Complete indexes and models: one index may serve both; with runs or mined negatives one model is enough."""
+        """Complete indexes and models: one index may serve both; with runs or mined negatives, one model is enough."""
         indexes, models = (list(values.get(name, {}).values()) for name in ("indexes", "models"))
         if len(models) == len(indexes) == 1 and (values.get("runs") or values.get("mined")):
             return {**values, "models": dict(zip(values["indexes"], models, strict=True))}
         if len(models) != 2 or len(indexes) not in (1, 2):
             message = (
-                "give {models} twice, before and after, and {indexes} once or twice; once each with {runs} or {mined}"
+                "give {models} twice, before and after, and {indexes} once or twice, or one each with {runs} or {mined}"
             )
             raise hn.errors.UsageError(f"analyze projection: {message}", "models", "indexes", "runs", "mined")
         sides = ("before", "after")
@@ -89,10 +89,10 @@ class Projection(hn.Analysis):
         return {**values, **named, "models": dict(zip(sides, models, strict=True))}
 
     def measure(self, inputs: hn.AnalysisInputs) -> list[dict[str, Any]]:
-        """Return each query's text, whether it was won or lost, and its points [x, y] and those of documents by index.
+        """Return each query's text, whether it was won or lost, and the points [x, y] of query and documents by index.
 
         Raises:
-            UsageError: a query is not known, or has no relevant document in the first index, or a document is in none.
+            UsageError: a query is unknown or has no relevant document in the first index, or a document is in no index.
         """
         notes = self._won_and_lost(inputs) if self.wins else dict.fromkeys(self.query, "")
         texts = self._texts(inputs, list(notes) or self._first(inputs))
@@ -108,7 +108,7 @@ class Projection(hn.Analysis):
         return results
 
     def _won_and_lost(self, inputs: hn.AnalysisInputs) -> dict[str, str]:
-        """The queries with the first run's largest wins, then its largest losses, each with a note.
+        """Return the queries with the largest wins of the first run, then its largest losses, each with a note.
 
         Source: ANCE (Xiong et al., ICLR 2021), figures 6 and 7.
         """
@@ -121,7 +121,7 @@ class Projection(hn.Analysis):
         lost = [query_id for query_id in reversed(order) if by[query_id] < -_ROUNDING][: self.wins]
         if not won and not lost:
             raise hn.errors.UsageError(
-                f"{inputs.location('wins')}: the runs are equal by {self.metric}: name queries by `query`"
+                f"{inputs.location('wins')}: the runs have equal {self.metric}; choose queries with `query`"
             )
         return {
             each: f"{'won' if by[each] > 0 else 'lost'}, {self.metric} {ours[each]:.3f} against {theirs[each]:.3f}"
@@ -129,7 +129,7 @@ class Projection(hn.Analysis):
         }
 
     def _first(self, inputs: hn.AnalysisInputs) -> list[str]:
-        """The first query with relevant documents and, if there are other groups, documents of the first group."""
+        """Return the first query with relevant documents and, if there are other groups, documents in the first one."""
         known, lists = inputs.positives(), list(inputs.queries(inputs.split))
         if self.mined:
             file = hn.negatives_files.read_negatives(inputs.negatives(f"mined.{next(iter(self.mined))}"))
@@ -141,16 +141,16 @@ class Projection(hn.Analysis):
 
     def _texts(self, inputs: hn.AnalysisInputs, query_ids: Sequence[str]) -> dict[str, str]:
         queries, known = inputs.queries(inputs.split), inputs.positives()
-        lacks = {True: "has no positive", False: "is not among the queries"}
+        lacks = {True: "has no positive", False: "is unknown"}
         wrong = [query_id for query_id in query_ids if query_id not in queries or not known.get(query_id)]
         problems = [f"query {each!r} {lacks[each in queries]}" for each in wrong]
         if problems or not query_ids:
-            problems = problems or ["none of the queries has a positive, and documents of the first group"]
-            raise hn.errors.UsageError(f"{inputs.location('query')}: {'; '.join(problems)}; name another")
+            problems = problems or ["no query has a positive and documents in the first group"]
+            raise hn.errors.UsageError(f"{inputs.location('query')}: {'; '.join(problems)}; choose another")
         return {query_id: queries[query_id] for query_id in query_ids}
 
     def _groups(self, inputs: hn.AnalysisInputs, wanted: Mapping[str, str]) -> dict[str, dict[str, list[str]]]:
-        """The first documents of each run and file of negatives, by label and query."""
+        """Return the top documents of each run and file of negatives, by label and query."""
         results = {}
         for label in self.runs:
             run = inputs.stream(f"runs.{label}")
@@ -169,7 +169,7 @@ class Projection(hn.Analysis):
         aside = inputs.copies([*positives, *inputs.relevant().get(query_id, ())])
         own, known = (rows[rows >= 0] for rows in map(first.rows, (positives, aside)))
         if not len(own):
-            message = f"the first index holds none of the positives of {query_id!r}; name another"
+            message = f"the first index has no positive of query {query_id!r}; choose another"
             raise hn.errors.UsageError(f"{inputs.location('query')}: {message}")
         relevant = {_RELEVANT: [first.doc_ids[int(row)] for row in own]}
         if self.runs or self.mined:
@@ -222,7 +222,7 @@ def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
 
     Args:
         panels: float [n, d], all of the same dimension d.
-        seed: of t-SNE; the same seed and vectors give the same points.
+        seed: the seed of t-SNE; equal seeds and vectors have equal points.
 
     Returns:
         float64 [n, 2] of each panel.
@@ -235,7 +235,7 @@ def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
     """
     if len(sizes := dict.fromkeys(panel.shape[1] for panel in panels)) > 1:
         raise hn.errors.UsageError(
-            f"indexes have vectors of {' and '.join(map(str, sizes))} dimensions: give indexes with the same dimension"
+            f"indexes have vectors of dimension {' and '.join(map(str, sizes))}; use indexes with the same dimension"
         )
     vectors, position = np.unique(np.concatenate(panels).astype(np.float64), axis=0, return_inverse=True)
     try:
@@ -255,15 +255,15 @@ def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
 def _panels(
     systems: Mapping[str, hn.System], queries: Sequence[Vectors], documents: Mapping[str, Sequence[str]], seed: int
 ) -> dict[str, dict[str, Any]]:
-    """Return each system's points of the query and of groups of documents, and the groups' mean scores."""
+    """Return, for each system, the points of the query and of each group of documents, and mean scores by group."""
     doc_ids = list(dict.fromkeys(doc_id for ids in documents.values() for doc_id in ids))
     groups = {group: [doc_ids.index(doc_id) for doc_id in ids] for group, ids in documents.items()}
     around = []
     for label, system in systems.items():
         rows = system.rows(doc_ids)
         if lacking := [doc_id for doc_id, row in zip(doc_ids, rows, strict=True) if row < 0]:
-            few = f"lacks {len(lacking)} of the documents, such as {lacking[0]}"
-            raise hn.errors.UsageError(f"indexes.{label}: {few}; give indexes and runs of the same corpus")
+            few = f"missing {len(lacking)} of the documents, such as {lacking[0]}"
+            raise hn.errors.UsageError(f"indexes.{label}: {few}; use indexes and runs of the same corpus")
         around.append(system.searcher.vectors(rows))
     planes = project([np.concatenate([q[None], each]) for q, each in zip(queries, around, strict=True)], seed)
     panels = {}

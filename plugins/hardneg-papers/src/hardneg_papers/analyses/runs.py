@@ -1,4 +1,4 @@
-"""Analyses of runs: overlap with training negatives, unjudged documents, fewer candidates, and scores by rank."""
+"""Analyses of runs: overlap with training negatives, unjudged documents, numbers of candidates, scores by rank."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,15 +18,15 @@ _BySteps = Annotated[dict[NonNegativeInt, hn.fields.Name], Field(min_length=1)]
 
 
 class OverlapCurve(hn.Analysis):
-    """Show how many training negatives are in the model's own run, at several steps of training.
+    """Show how many training negatives the model itself retrieves, at several steps of training.
 
-    Negatives count from their step on until the next of the same label; give fixed ones once, for step 0.
+    Negatives apply from their step until the next file with the same label; give fixed negatives once, for step 0.
 
     Example: hardneg analyze overlap-curve --negatives 0=negatives.arrow --run 0=start.trec.gz --run 50=later.trec.gz
     """
 
     name = "overlap-curve"
-    title = "negatives met in testing, through training"
+    title = "overlap with training negatives by step"
     paper = "ANCE's first version, Figure 3"
     asks = ("qrels?",)
     drawn, across = slice(3, 4), 1
@@ -35,25 +35,25 @@ class OverlapCurve(hn.Analysis):
         dict[hn.fields.Name, _BySteps],
         hn.fields.Reference(("negatives",)),
         hn.fields.Option("negatives", metavar="[LABEL:]STEP=PATH"),
-    ] = Field(min_length=1, description="A negatives.arrow that is used from STEP on.")
+    ] = Field(min_length=1, description="A negatives.arrow used from STEP on.")
     met: Annotated[
         dict[hn.fields.Name, _BySteps],
         hn.fields.Reference(("run",)),
         hn.fields.Option("run", metavar="[LABEL:]STEP=PATH"),
-    ] = Field(min_length=1, description="A run over the same queries by the model at STEP.")
-    depth: int = Field(100, gt=0, description="Depth of the lists.")
+    ] = Field(min_length=1, description="The run of the model at STEP over the same queries.")
+    depth: int = Field(100, gt=0, description="Number of top documents to compare.")
 
     @model_validator(mode="after")
     def _fits(self) -> "OverlapCurve":
         if lacking := sorted(set(self.negatives) ^ set(self.met)):
-            raise ValueError(f"{', '.join(lacking)}: negatives and met need the same labels")
+            raise ValueError(f"{', '.join(lacking)}: negatives and met must have the same labels")
         early = [label for label, runs in self.met.items() if min(runs) < min(self.negatives[label])]
         if early:
-            raise ValueError(f"{', '.join(early)}: there are no negatives before this run; give those for step 0")
+            raise ValueError(f"{', '.join(early)}: no negatives for the step of this run; give negatives for step 0")
         return self
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """Return each training's overlap by step, and the step from which those negatives were used."""
+        """Return the overlap by step for each training, and the step since which its negatives were used."""
         relevant = inputs.relevant()
         curves: dict[str, list[dict[str, Any]]] = {}
         for label, runs in self.met.items():
@@ -84,8 +84,8 @@ class OverlapCurve(hn.Analysis):
 
     def explain(self, results: Any) -> str:
         return (
-            "Means over queries: of the negatives that are trained on at a step, the share that is among the first "
-            f"{results['depth']} documents that the model of that step finds and that are not relevant."
+            "Means over queries: the share of the negatives used at a step that are among the top "
+            f"{results['depth']} documents retrieved by the model of that step, not counting relevant ones."
         )
 
 
@@ -96,34 +96,34 @@ class Unjudged(hn.Analysis):
     """
 
     name = "unjudged"
-    title = "documents without a judgement"
+    title = "unjudged documents"
     paper = "ANCE, Table 6"
     asks = ("qrels", "relevance_level")
 
     runs: MeasuredRuns = Field(min_length=1)
     against: Annotated[hn.fields.Name | None, hn.fields.Option("baseline", one_of="runs")] = Field(
-        None, description="The run to compute the overlap with."
+        None, description="The run to compute overlaps with, among those given."
     )
     metrics: Annotated[
         tuple[hn.fields.MetricName, ...],
         hn.fields.Option("metrics", same=("metric",), metavar="NAME[,NAME]"),
         Field(min_length=1),
-    ] = Field(("ndcg@10",), description="Further metrics to show.")
-    depth: int = Field(10, gt=0, description="Depth for unjudged documents.")
-    overlap_depth: int = Field(100, gt=0, description="Depth for the overlap.")
+    ] = Field(("ndcg@10",), description="Metrics to show.")
+    depth: int = Field(10, gt=0, description="Cutoff for unjudged documents.")
+    overlap_depth: int = Field(100, gt=0, description="Cutoff for the overlap.")
 
     @model_validator(mode="after")
     def _known(self) -> "Unjudged":
         if self.against is not None and self.against not in self.runs:
             named = f"no run is labelled {self.against}{hn.records.suggestion(self.against, self.runs)}"
-            raise ValueError(f"against: {named}; runs has {', '.join(self.runs)}")
+            raise ValueError(f"against: {named}; available: {', '.join(self.runs)}")
         return self
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
         """Return metrics, share of unjudged documents, and overlap of each run.
 
-        `judged_zero`: the number of judgements `not relevant`. If it is 0, only relevant documents are judged, and an
-        unjudged document is merely not known to be relevant.
+        `judged_zero`: the number of documents judged not relevant. If it is 0, only relevant documents are judged, so
+        unjudged documents may be irrelevant.
         """
         qrels, runs = inputs.qrels(), inputs.runs("runs", self.runs)
         lists = {
@@ -161,11 +161,11 @@ class Unjudged(hn.Analysis):
         return hn.Table(("run", *metrics, f"unjudged at {results['depth']}", *shared, "queries"), rows)
 
     def explain(self, results: Any) -> str:
-        """Explain the share, which depends on whether any document is judged not relevant."""
-        return "The share of the top-ranked documents that nobody judged. " + (
+        """Explain the share, depending on whether any document is judged not relevant."""
+        return "The share of the top-ranked documents without a judgement. " + (
             f"{results['judged_zero']:,} documents are judged not relevant."
             if results["judged_zero"]
-            else "No document is judged not relevant, so that one without a judgement may be a miss."
+            else "No documents are judged not relevant, so most unjudged documents may be irrelevant."
         )
 
 
@@ -187,7 +187,7 @@ Run = Mapping[str, hn.RankedList]
 
 
 class CandidateCounts(hn.Analysis):
-    """Show the quality of reranking fewer candidates, and their recall, from runs that were reranked once.
+    """Show the quality of reranking fewer candidates, and their recall, computed from one reranking.
 
     Example: hardneg analyze candidates --qrels qrels.txt --run bm25.trec.gz --reranked bm25-reranked.trec.gz
     """
@@ -200,36 +200,36 @@ class CandidateCounts(hn.Analysis):
 
     first: MeasuredRuns = Field(min_length=1, description="A TREC run, plain or gzip; may be repeated.")
     reranked: Annotated[dict[hn.fields.Name, hn.fields.Name], hn.fields.MEASURED] = Field(
-        min_length=1, description="The reranked run of each run, in the same order."
+        min_length=1, description="The reranked version of each run, in the same order."
     )
     counts: Annotated[tuple[PositiveInt, ...], hn.fields.Option("depth"), Field(min_length=1)] = Field(
-        (16, 32, 64, 128, 256, 512, 1000), description="Numbers of candidates; by default 16 to 1000."
+        (16, 32, 64, 128, 256, 512, 1000), description="Number of candidates; by default, 16 to 1000 by powers of 2."
     )
-    metric: Metric = Field("ndcg@10", description="What is measured.")
+    metric: Metric = Field("ndcg@10", description="The metric to compute.")
 
     @model_validator(mode="after")
     def _paired(self) -> "CandidateCounts":
         if list(self.first) != list(self.reranked):
-            raise ValueError("first and reranked need the same labels, in the same order")
+            raise ValueError("first and reranked must have the same labels in the same order")
         return self
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Give reranked runs the labels of the first runs in the same position."""
+        """Label each reranked run like the first run at the same position."""
         first, reranked = values["first"], values["reranked"]
         if len(first) != len(reranked):
-            message = f"{len(reranked)} {{reranked}} for {len(first)} {{first}}: give one of each"
+            message = f"{len(reranked)} {{reranked}}, but {len(first)} {{first}}; give one for each run"
             raise hn.errors.UsageError(f"analyze candidates: {message}", "reranked", "first")
         return {**values, "reranked": dict(zip(first, reranked.values(), strict=True))}
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
         """Return `candidates`, `quality`, `recall` and `documents` (mean number) by pair of runs and count.
 
-        A reranker scores each document alone, so one reranked list gives the rankings of all its prefixes; nothing is
-        scored here. Means are over all judged queries.
+        A reranker scores each document independently, so one reranked list determines the rankings of all prefixes, and
+        nothing is scored here. Means are over all judged queries.
 
         Raises:
-            DataError: a reranked list lacks a candidate.
+            DataError: a candidate is missing from a reranked list.
 
         Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, figure 2.
         """
@@ -262,9 +262,9 @@ class CandidateCounts(hn.Analysis):
 
     def explain(self, results: Any) -> str:
         return (
-            f"{results['metric']} after reranking only that many top candidates, and the recall of those "
-            "candidates; from one reranked run, cut. Relevant to binary metrics are grades from "
-            f"{results['relevance_level']} up."
+            f"{results['metric']} after reranking only that many top candidates, and the recall of these "
+            "candidates, computed from one reranked run. Binary metrics count grades of "
+            f"{results['relevance_level']} or higher as relevant."
         )
 
 
@@ -287,8 +287,8 @@ def _check(label: str, first: Run, reranked: Run, most: int) -> None:
         asked = ranked.doc_ids[:most]
         if lacking := set(asked).difference(_ids(reranked, query_id)):
             raise hn.errors.DataError(
-                f"{label}: the reranked run lacks {len(lacking)} of the first {len(asked)} candidates of query "
-                f"{query_id}, such as {min(lacking)}; rerank deeper, or ask for fewer candidates"
+                f"{label}: {len(lacking)} of the first {len(asked)} candidates of query {query_id} are not in the "
+                f"reranked run, such as {min(lacking)}; rerank deeper, or use fewer candidates"
             )
 
 
@@ -297,26 +297,26 @@ _QUANTILES = {"low": 0.1, "high": 0.9}
 
 
 class ScoreTails(hn.Analysis):
-    """Show scores by rank, scaled to 1 for the best and 0 for the last of a list.
+    """Show scores by rank, scaled to 1 for the first and 0 for the last document of a list.
 
     Example: hardneg analyze scores --run bm25.trec.gz --run dense.trec.gz --plot scores.svg
     """
 
     name, version = "scores", 2
-    title = "the tail of scores"
+    title = "scores by rank"
     explained = (
-        "Scores scaled to 1 for the best and 0 for the last of a list, cut at the depth; means over "
-        "queries: the first rank below one half, and the value at half of the depth."
+        "Scores scaled to 1 for the first and 0 for the last document of a list cut at the depth. Means over "
+        "queries: the first rank below one half, and the value at half the depth."
     )
     paper = "ANCE, Figure 3"
     asks = ("seed",)
 
     runs: hn.Runs = Field(min_length=1)
     depths: Annotated[tuple[Annotated[int, Field(gt=1)], ...], hn.fields.Option("depth"), Field(min_length=1)] = Field(
-        (10, 100, 1000), description="Depths of lists; by default 10, 100 and 1000."
+        (10, 100, 1000), description="Depth of the lists; by default 10, 100 and 1000."
     )
     single: int = Field(
-        0, ge=0, description="Number of single queries to show, drawn by the seed from those in all runs."
+        0, ge=0, description="Number of single queries to show, drawn at random from those in all runs."
     )
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, list[dict[str, Any]]]:
@@ -327,7 +327,7 @@ class ScoreTails(hn.Analysis):
         results = {label: score_tails(run, depths, single) for label, run in runs.items()}
         for label, tails in results.items():
             if not tails:
-                message = f"no query has {depths[0]} documents with different scores; give a lower depth"
+                message = f"no query has {depths[0]} documents with different scores; use a lower depth"
                 raise hn.errors.DataError(f"{inputs.location(f'runs.{label}')}: {message}")
         return results
 
@@ -347,7 +347,7 @@ class ScoreTails(hn.Analysis):
                     f"{tail['queries']:,}",
                 ]
                 rows.append([label, *cells])
-        return hn.Table(("run", "depth", "below half from", "half-way", "best score", "last score", "queries"), rows)
+        return hn.Table(("run", "depth", "below half at", "at half depth", "best score", "last score", "queries"), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
         """Draw a panel per depth and a line per run, with a band for 80 % of the queries; single queries are thin."""
@@ -363,23 +363,23 @@ class ScoreTails(hn.Analysis):
                     axes.fill_between(tail["ranks"], tail["low"], tail["high"], color=colour, alpha=0.15, linewidth=0)
                     for shares in tail.get("single", {}).values():
                         axes.plot(tail["ranks"], shares, color=colour, alpha=0.5, linewidth=0.7)
-                hn.figures.plain_axes(axes, f"scores of the first {depth:,}", "rank", "share of the best (the last: 0)")
+                hn.figures.plain_axes(axes, f"scores of the first {depth:,}", "rank", "scaled score")
 
 
 def score_tails(
     run: Mapping[str, hn.RankedList], depths: Sequence[int], single: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return a curve for each depth that some list reaches.
+    """Return a curve for each depth that at least one list has.
 
-    Scores are scaled linearly from the last of the list, cut at the depth, to the best: the last is 0, the best 1,
-    whatever the model's scale and offset. Shorter lists, and lists of equal scores, are left out and counted.
+    Scores are scaled linearly so that, in a list cut at the depth, the last is 0 and the best 1, whatever the scale and
+    offset of the model. Shorter lists, and lists of equal scores, are left out and counted.
 
     Returns:
-        For each depth: `ranks`, a selection from 1 on; by rank the `mean` scaled score over queries, its quantiles
+        For each depth: `ranks`, a selection from 1 on; by rank, the `mean` scaled score over queries, its quantiles
         `low` (10 %) and `high` (90 %), and the mean unscaled `score`; `half`, the first rank whose mean is below one
-        half; and, if any, the values of `single` queries.
+        half; and the values of `single` queries, if any.
 
-    Source: ANCE (Xiong et al., ICLR 2021), figure 3, with the last score for the corpus's average.
+    Source: ANCE (Xiong et al., ICLR 2021), figure 3, with the last score instead of the average over the corpus.
     """
     tails = []
     for depth in depths:

@@ -1,4 +1,4 @@
-"""Fields and cells of tables that several analyses share."""
+"""Fields and table cells that several analyses share."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -6,17 +6,17 @@ from typing import Annotated
 from hardneg.plugin import fields
 
 _VECTORS = {
-    fields.Trait.TEXTS: "search it and name the run in `runs`",
-    fields.Trait.SEGMENTS: "name one without `segments`",
+    fields.Trait.TEXTS: "search it and use the run in `runs`",
+    fields.Trait.SEGMENTS: "use one without `segments`",
     **dict.fromkeys(
-        (fields.Trait.WEIGHTS, fields.Trait.TOKEN_VECTORS), "name one of an encoder with one vector a text"
+        (fields.Trait.WEIGHTS, fields.Trait.TOKEN_VECTORS), "use one of an encoder with one vector per text"
     ),
 }
 Indexes = Annotated[dict[fields.Name, fields.Name], fields.Reference(("index",), _VECTORS), fields.Option("index")]
-"""Indexes with one vector a document, by label; on the command line folders."""
+"""Indexes with one vector per document, by label; on the command line, folders."""
 
 Encoders = Annotated[dict[fields.Name, fields.Name], fields.Reference(("model",)), fields.Option("model", placed=True)]
-"""Query encoders by the labels of indexes; by default the models that encoded the indexes."""
+"""Query encoders by index label; by default, the models that encoded the indexes."""
 
 Metric = Annotated[fields.MetricName, fields.Option("metric", same=("metrics",))]
 
@@ -25,16 +25,16 @@ MeasuredRuns = Annotated[dict[fields.Name, fields.Name], fields.MEASURED, fields
 
 
 def check_model_labels(indexes: Mapping[str, str], models: Mapping[str, str]) -> None:
-    """Check that models have labels of indexes; raises ValueError for validators."""
+    """Raise ValueError, for pydantic validators, if a model has a label that no index has."""
     if unknown := sorted(set(models) - set(indexes)):
-        raise ValueError(f"no index is labelled {', '.join(unknown)}; indexes has {', '.join(indexes) or 'none'}")
+        raise ValueError(f"no index is labelled {', '.join(unknown)}; available: {', '.join(indexes) or 'none'}")
 
 
 def shortened(text: str) -> str:
-    """Shorten a text for a table's cell."""
+    """Shorten text for a table cell."""
     return text if len(text) <= 120 else text[:120] + "…"
 
 
 def percent(share: float | None) -> str:
-    """Format a share in percent; a dash for None."""
+    """Format a share as a percentage, and None as a dash."""
     return "–" if share is None else f"{share:.1%}"

@@ -1,4 +1,4 @@
-"""Analyses of trainings' histories: drift of fixed negatives, gradients, refreshes."""
+"""Analyses of training histories: drift of fixed negatives, gradients, and refreshes."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -32,14 +32,14 @@ def _is_number(value: object) -> bool:
 
 
 def _thinned(points: figures.Points) -> figures.Points:
-    """Reduce a curve to at most 300 points, each a mean of neighbours."""
+    """Reduce a curve to at most 300 points by averaging neighbours."""
     size = -(-len(points) // _MOST_POINTS) or 1
     groups = [points[start : start + size] for start in range(0, len(points), size)]
     return [(sum(s for s, _ in group) / len(group), sum(v for _, v in group) / len(group)) for group in groups]
 
 
 def curves_of(history: History, pick: Callable[[Mapping[str, Any]], Any]) -> dict[str, figures.Points]:
-    """Return the curves of the selected numbers by name, as (step, value)."""
+    """Return the curve of each selected number, by name, as pairs (step, value)."""
     curves: dict[str, figures.Points] = {}
     for record in history:
         measured = pick(record)
@@ -51,9 +51,9 @@ def curves_of(history: History, pick: Callable[[Mapping[str, Any]], Any]) -> dic
 
 
 class OfTrainings(Analysis):
-    """Base of analyses of trainings' histories.
+    """The base class of analyses of training histories.
 
-    Subclasses extract their results from one (`of_history`) and say in `lacking` what a history without results lacks.
+    Subclasses extract results from a history in `of_history`; `lacking` is the message for a history without results.
     """
 
     lacking: ClassVar[str]
@@ -64,10 +64,10 @@ class OfTrainings(Analysis):
     @staticmethod
     @abstractmethod
     def of_history(history: History) -> dict[str, Any]:
-        """Return the results from one training's records."""
+        """Return the results from the records of one training."""
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, dict[str, Any]]:
-        """Return the results from each training's history. Raises DataError: there are none."""
+        """Return the results for each training. Raises DataError if a history has none."""
         results = {}
         for label in self.trainings:
             results[label] = self.of_history(inputs.history(f"trainings.{label}"))
@@ -77,7 +77,7 @@ class OfTrainings(Analysis):
 
 
 class Drift(OfTrainings):
-    """Show how fixed negatives drift while a model learns: overlap with the current hard ones, best rank, a metric.
+    """Show how fixed negatives drift while a model trains: overlap with current hard negatives, best rank, a metric.
 
     Example: hardneg analyze drift static/history.jsonl dynamic/history.jsonl --plot drift.svg
     """
@@ -85,7 +85,7 @@ class Drift(OfTrainings):
     name = "drift"
     title = "drift of fixed negatives"
     paper = "STAR/ADORE, Figure 4"
-    lacking = "holds no `drift`; train with `watch`"
+    lacking = "has no `drift`; train with `watch`"
 
     @staticmethod
     def of_history(history: History) -> dict[str, figures.Points]:
@@ -106,7 +106,7 @@ class Drift(OfTrainings):
 
 
 class Gradients(OfTrainings):
-    """Show the loss and the norms of the gradients while a model trains, by third of its layers.
+    """Show the loss and the gradient norms while a model trains, by third of its layers.
 
     Example: hardneg analyze gradients bm25/history.jsonl refreshed/history.jsonl --plot gradients.svg
     """
@@ -114,15 +114,15 @@ class Gradients(OfTrainings):
     name = "gradients"
     title = "loss and gradients"
     explained = (
-        "Loss, and 2-norms of gradients before clipping, by thirds of the transformer's layers: embeddings "
-        "belong to the bottom, the head to the top."
+        "Loss, and 2-norms of gradients before clipping, by third of the transformer layers. Embeddings belong to the "
+        "bottom third, the head to the top third."
     )
     paper = "ANCE, Figure 4"
-    lacking = "holds no `gradient_norms`; train again"
+    lacking = "has no `gradient_norms`; train again"
 
     @staticmethod
     def of_history(history: History) -> dict[str, Any]:
-        """Return the loss and each group's gradient norm: mean and maximum over steps, and a curve of 300 points.
+        """Return the mean, maximum and curve (300 points) of the loss and of the gradient norm of each group.
 
         Empty if no record has norms.
 
@@ -155,7 +155,7 @@ class Gradients(OfTrainings):
 
 
 def _draw(curves: Curves, paths: Sequence[Path], title: str, first: Sequence[str] = ()) -> None:
-    """The panels by measurement; title: for names that `_TITLES` lacks; first: names to put first, if present."""
+    """Draw a panel per measurement. title: for names not in `_TITLES`. first: names to put first, if present."""
     there = dict.fromkeys(name for measured in curves.values() for name in measured)
     names = [*(name for name in first if name in there), *(name for name in there if name not in first)]
     with figures.figure(paths, max(1, len(names))) as drawn:
@@ -174,7 +174,7 @@ def _draw(curves: Curves, paths: Sequence[Path], title: str, first: Sequence[str
 
 
 class Refreshes(OfTrainings):
-    """Show loss and dev metric by step for several trainings, and where their negatives were refreshed.
+    """Show loss and dev metric by step for several trainings, and when their negatives were refreshed.
 
     Example: hardneg analyze refreshes every-100/history.jsonl every-500/history.jsonl --plot refreshes.svg
     """
@@ -182,19 +182,19 @@ class Refreshes(OfTrainings):
     name = "refreshes"
     title = "refreshed negatives"
     explained = (
-        "Refreshes: number of switches to newly mined negatives; lag: steps between the model that mined and "
-        "the one being trained; loss: over the last tenth of the steps; deepest fall: largest drop of the dev metric "
+        "Refreshes: the number of switches to newly mined negatives; lag: the steps between the model that mined and "
+        "the model being trained; loss: the mean over the last tenth of the steps; largest drop: of the dev metric "
         "below its best so far."
     )
     paper = "ANCE, Figure 5"
-    lacking = "holds no `loss`; give the history of a training"
+    lacking = "has no `loss`; use the history of a training"
 
     @staticmethod
     def of_history(history: History) -> dict[str, Any]:
-        """Return the refreshes in a training's history, and its curves.
+        """Return the refreshes and the curves in a training history.
 
         Returns:
-            `steps`; `loss`: the mean over their last tenth; `curves`: the loss in 300 points, then each dev metric;
+            `steps`; `loss`: its mean over the last tenth; `curves`: the loss in 300 points, then each dev metric;
             `refreshes`: the step, counted from 1, at which each refresh was first used, and its number (except the
             negatives of step 1); `lag`: `mean` and `largest`, the steps between the model that mined and the one
             trained, None if unknown; `falls`: the largest drop of each dev metric below its best so far. Empty without
@@ -229,7 +229,7 @@ class Refreshes(OfTrainings):
         }
 
     def table(self, results: Any) -> Table:
-        """Return a row per training, with the first dev metric of any."""
+        """Return a row per training, with the first dev metric found."""
         metric = _dev_metric(results)
         rows = []
         for label, each in results.items():
@@ -244,10 +244,10 @@ class Refreshes(OfTrainings):
                 row += ["–"] * 4
             rows.append(row)
         columns = ("training", "steps", "refreshes", "mean lag", "largest lag", "loss")
-        return Table((*columns, *((f"best {metric}", "at step", "last", "deepest fall") if metric else ())), rows)
+        return Table((*columns, *((f"best {metric}", "at step", "last", "largest drop") if metric else ())), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Draw loss and first dev metric, with a line per training and a bar across it at each refresh."""
+        """Draw the loss and the first dev metric, with a line per training and a bar across it at each refresh."""
         metric = _dev_metric(results)
         names = ["loss", *([metric] if metric else [])]
         with figures.figure(paths, len(names)) as panels:
@@ -265,5 +265,5 @@ class Refreshes(OfTrainings):
 
 
 def _dev_metric(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """The first dev metric of any training."""
+    """Return the first dev metric found in the trainings, or an empty string."""
     return next((name for each in results.values() for name in each["curves"] if name != "loss"), "")

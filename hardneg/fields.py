@@ -202,7 +202,7 @@ WriterSettings = Annotated[
     tuple[Setting, ...], BeforeValidator(parse_names), PluginKind("writers"), Field(min_length=1)
 ]
 LossSetting = Annotated[Setting, PluginKind("losses")]
-RegularizerSetting = Annotated[Setting | None, PluginKind("regularizers")]
+RegularizerSetting = Annotated[Setting | None, PluginKind("regularizer")]
 IndexSetting = Annotated[Setting, PluginKind("indexes")]
 OwnIndexSetting = Annotated[Setting | None, PluginKind("indexes")]
 Model = Annotated[ModelSpec, BeforeValidator(parse_model), AfterValidator(without_problems)]

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
-from hardneg.records import Candidates, Collection, Document, EncodedBatch, Hits, Lookup, Negatives, ScoreBatch, Written
+from hardneg.records import Candidates, Collection, Document, Hits, Lookup, Negatives, ScoreBatch, Written
 from hardneg.runtime import Progress
 
 if TYPE_CHECKING:
@@ -270,13 +270,3 @@ class ReadsContent(Protocol):
 
     def fingerprint(self) -> str:
         """Return a digest of the content."""
-
-
-class Regularizer(Protocol):
-    """A penalty on encoded texts of one form, such as `"weights"`, that is added to a loss (`hardneg.regularizers`)."""
-
-    version: ClassVar[int]
-    form: ClassVar[str]
-
-    def __call__(self, batch: EncodedBatch) -> "Tensor":
-        """Return a scalar, at least 0; a document counts once for each of its columns."""

@@ -10,7 +10,7 @@ import inspect
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import groupby, pairwise, starmap
+from itertools import groupby, pairwise
 from pathlib import Path
 from traceback import walk_tb
 from types import NoneType, UnionType
@@ -20,16 +20,19 @@ from hardneg.records import HardnegError, PluginError, PluginSetting, UsageError
 
 SINGULARS = {
     "dataset": "datasets", "writer": "writers", "encoder": "encoders", "miner": "miners", "filter": "filters",
-    "loss": "losses", "regularizer": "regularizers", "index": "indexes", "reranker": "rerankers",
+    "loss": "losses", "index": "indexes", "reranker": "rerankers",
     "stage": "stages", "analysis": "analyses", "engine": "engines",
 }  # fmt: skip
 KINDS = tuple(SINGULARS.values())
 CHOICES = {
     "batches": {
-        "clustered": "Clustered", "hardest-together": "HardestTogether",
-        "shuffled": "Shuffled", "topic-balanced": "TopicBalanced",
+        "clustered": "hardneg.training.batch_orders:Clustered",
+        "hardest-together": "hardneg.training.batch_orders:HardestTogether",
+        "shuffled": "hardneg.training.batch_orders:Shuffled",
+        "topic-balanced": "hardneg.training.batch_orders:TopicBalanced",
     },
-}  # fmt: skip
+    "regularizer": {"flops": "hardneg_sparse.flops:Flops"},
+}
 """Training options chosen by name, with options of their own, like plugins; packages cannot add any."""
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: their recipe entries are more than flat options."""
@@ -64,7 +67,7 @@ _PACKAGES = {
     "hardneg-ray": {"engines": "ray"},
     "hardneg-reader": {"stages": "read, train-reader"},
     "hardneg-seq2seq": {"writers": "seq2seq"},
-    "hardneg-sparse": {"encoders": "sparse", "indexes": "impact, sparse", "regularizers": "flops"},
+    "hardneg-sparse": {"encoders": "sparse", "indexes": "impact, sparse", "regularizer": "flops"},
 }
 OUTSIDE = {
     (kind, name): package
@@ -205,8 +208,8 @@ def kind_of(word: str) -> str:
     """Return the plugin kind for a name in the singular or plural. Raises UsageError for other words."""
     kind = SINGULARS.get(word, word)
     if kind not in KINDS and kind not in CHOICES:
-        known = ", ".join(SINGULARS)
-        raise UsageError(f"unknown kind of plugin {word!r}{suggestion(word, SINGULARS)}; available: {known}")
+        known, hint = ", ".join(SINGULARS), suggestion(word, [*SINGULARS, *CHOICES])
+        raise UsageError(f"unknown kind of plugin {word!r}{hint}; available: {known}")
     return kind
 
 
@@ -226,9 +229,8 @@ def install_command(package: str) -> str:
 def entry_points(kind: str) -> importlib.metadata.EntryPoints:
     """Return the installed entry points of group `hardneg.KIND`, without importing them."""
     if kind in CHOICES:
-        own = CHOICES[kind].items()
-        targets = ((name, f"hardneg.training.batch_orders:{target}", f"hardneg.{kind}") for name, target in own)
-        return importlib.metadata.EntryPoints(starmap(importlib.metadata.EntryPoint, targets))
+        found = [own for own in CHOICES[kind].items() if importlib.util.find_spec(own[1].partition(".")[0])]
+        return importlib.metadata.EntryPoints(importlib.metadata.EntryPoint(*own, f"hardneg.{kind}") for own in found)
     here = (*sys.path, importlib.metadata.entry_points)  # read once per process, and re-read after sys.path changes
     if here not in _points:
         points = importlib.metadata.entry_points()
@@ -238,7 +240,10 @@ def entry_points(kind: str) -> importlib.metadata.EntryPoints:
 
 
 def _package(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
-    return (point.dist.name, point.dist.version) if point.dist else ("hardneg", "")
+    if point.dist:
+        return point.dist.name, point.dist.version
+    package = OUTSIDE.get((point.group.removeprefix("hardneg."), point.name), "hardneg")
+    return package, importlib.metadata.version(package)
 
 
 def _claimed_twice(kind: str, name: str, points: Iterable[importlib.metadata.EntryPoint]) -> str:

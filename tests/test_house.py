@@ -16,12 +16,12 @@ import hardneg.plugin
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "lines of hardneg": 38854,
-    "lines of hardneg and plugins": 59128,
-    "lines of tests": 47790,
-    "lines of docs": 5509,
+    "lines of hardneg": 38848,
+    "lines of hardneg and plugins": 59122,
+    "lines of tests": 47789,
+    "lines of docs": 5507,
     "rooms": 20,
-    "lines of a room": 4220,
+    "lines of a room": 4219,
     "files of a room": 16,
     "imports, in a thousand lines": 58,
     "lines of a function": 50,

@@ -1,4 +1,5 @@
 import importlib.metadata
+import sys
 import tomllib
 from importlib.metadata import EntryPoints
 from pathlib import Path
@@ -85,13 +86,11 @@ def test_what_is_no_dataclass_is_refused(site):
 
 def test_a_plugin_of_a_package_beside_hardneg_is_told_with_its_package(monkeypatch):
     monkeypatch.setattr("importlib.metadata.entry_points", EntryPoints)
-    told = (
-        r"in package hardneg-electra, which is not installed; run pip install \./plugins/hardneg-electra in a checkout"
-    )
-    with pytest.raises(PluginError, match=told):
-        load_plugin("rerankers", "electra")
-    with pytest.raises(PluginError, match=r"'drift' is in package hardneg-papers, .* pip install \./plugins/hardneg-p"):
-        load_plugin("analyses", "drift")
+    monkeypatch.setitem(sys.modules, "hardneg_sparse", None)
+    told = r"in package {0}, which is not installed; run pip install \./plugins/{0} in a checkout"
+    for kind, name in (("rerankers", "electra"), ("analyses", "drift"), ("regularizer", "flops")):
+        with pytest.raises(PluginError, match=f"'{name}' is {told.format(registry.OUTSIDE[kind, name])}"):
+            load_plugin(kind, name)
 
 
 def test_a_plugin_of_a_package_of_the_checkout_is_told_with_its_package() -> None:

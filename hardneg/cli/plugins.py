@@ -21,8 +21,8 @@ from hardneg.registry import kind_of, list_plugins
 from hardneg.store import Target, disk_errors
 
 app = typer.Typer(
-    help="List, show and write plugins: datasets, encoders, writers, miners, filters, losses, regularizers, indexes, "
-    "rerankers, stages, analyses, engines.",
+    help="List, show and write plugins: datasets, encoders, writers, miners, filters, losses, indexes, rerankers, "
+    "stages, analyses, engines.",
     no_args_is_help=True,
 )
 

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from hardneg.encoders.encoder import Encoder
 from hardneg.encoders.towers import placed
-from hardneg.protocols import Regularizer
 from hardneg.records import errors, types
 from hardneg.registry import needs_of
 from hardneg.runtime import Progress, gather, world
@@ -106,7 +105,7 @@ class LossTerms:
     """
 
     dims: Mapping[int, float] = field(default_factory=dict)
-    regularizer: Regularizer | None = None
+    regularizer: Callable[[types.EncodedBatch], Tensor] | None = None
     guided_mask: options.GuidedMask | None = None
     self_mask: float | None = None
     precisions: tuple[types.StoredPrecision, ...] = ()

@@ -17,6 +17,7 @@ import hardneg as hn
 from hardneg.encoders.open.resolved import ResolvedModels, resolve
 from hardneg.formats.runs import read_run
 from hardneg.records import RecipeError, UsageError
+from hardneg.registry import list_plugins
 from hardneg.testing.indexes import write_encoded
 from hardneg.trainer import RefreshedNegatives
 
@@ -72,6 +73,7 @@ def test_documents_in_segments_are_found_by_their_best_one(data: Path, tmp_path:
 
 
 def test_a_penalty_fits_its_model(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [(each.name, each.package) for each in list_plugins("regularizer")] == [("flops", "hardneg-sparse")]
     tree = training_tree(small_collection(tmp_path / "data"), tiny_model)
     with pytest.raises(RecipeError, match="flops penalizes term weights, but the recipe's model has one"):
         plan_in(tmp_path, tree, "stages.star.regularizer=flops")

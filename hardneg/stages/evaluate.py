@@ -287,12 +287,6 @@ class Analyze(StageSpec):
     def why(self) -> str:
         return f"{self.purpose}: {wording.joined([each.name for each in self.analysis])}"
 
-    def references(self) -> Iterator[tuple[str, str, fields.Reference]]:
-        yield from super().references()
-        for each in self.analysis:
-            for path, name, need in each.references():
-                yield f"{_FIELD}.{each.name}.{path}", name, need
-
     def identity(self) -> dict[str, Any]:
         shared = {name: getattr(self, name) for name in ("split", "relevance_level", "seed")}
         return {**shared, "analyses": [[each.name, each.identity()] for each in self.analysis]}

@@ -232,11 +232,6 @@ class Fuse(RunSpec):
         weights = tuple(self.weights.get(label, 1.0) for label in self.labels)
         return Fusion(self.method, weights, self.missing_scores, self.constant, self.norm, self.depth)
 
-    def references(self) -> Iterator[tuple[str, str, fields.Reference]]:
-        yield from super().references()
-        for path, mark, name in fields.marked(self.tuning, fields.Reference) if self.tuning else ():
-            yield f"tuning.{path}", name, mark
-
     def identity(self) -> dict[str, object]:
         weights = dict(zip(self.labels, self.fusion.weights, strict=True))
         identity: dict[str, Any] = {**super().identity(), "weights": weights}

@@ -74,12 +74,6 @@ class Train(training.TeacherOptions, training.DualOptions):
             raise ValueError("negatives: missing; for in-batch negatives alone set options.negatives_per_query to 0")
         return self
 
-    def references(self) -> Iterator[tuple[str, str, fields.Reference]]:
-        yield from super().references()
-        for name, source in self.datasets.items():
-            for path, need, target in fields.marked(source, fields.Reference):
-                yield f"datasets.{name}.{path}", target, need
-
     def identity(self) -> dict[str, Any]:
         identity = super().identity()
         if "mixing" in identity:

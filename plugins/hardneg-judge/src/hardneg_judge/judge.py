@@ -30,7 +30,7 @@ class Level(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     reranker: Annotated[hp.fields.Name | None, hp.fields.Reference(("reranker",))] = None
-    plugin: hp.fields.Setting | None = None
+    plugin: Annotated[hp.fields.Setting | None, hp.fields.PluginKind("rerankers")] = None
     relevant_from: float = Field(default=0.5, allow_inf_nan=False)
 
     @model_validator(mode="after")
@@ -184,19 +184,6 @@ class Judge(hp.stages.StageSpec):
         """The judges in the order of their use."""
         both = {"flag": self.flag, "decide": self.decide}
         return {name: level for name, level in both.items() if level is not None}
-
-    def references(self) -> Iterator[tuple[str, str, hp.fields.Reference]]:
-        """The negatives, and the rerankers of both judges."""
-        yield from super().references()
-        for name, level in self.levels.items():
-            for path, need, target in hp.fields.marked(level, hp.fields.Reference):
-                yield f"{name}.{path}", target, need
-
-    def plugins(self) -> Iterator[tuple[str, str, hp.records.PluginSetting]]:
-        """The plugins of both judges."""
-        for name, level in self.levels.items():
-            if level.plugin is not None:
-                yield f"{name}.plugin", "rerankers", level.plugin
 
     def identity(self) -> dict[str, Any]:
         """The options in the key; of judges only their lowest relevant scores, as the rest enters separately."""

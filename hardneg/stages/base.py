@@ -43,11 +43,15 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Row:
-    """The estimate for a stage: the number of items to process, counted in `unit`, and the bytes of disk space."""
+    """The estimate for a stage: the number of items to process, counted in `unit`, and the bytes of disk space.
+
+    splits: the queries by split of a collection that the stage makes; by default, those of the one that it reads.
+    """
 
     items: int
     unit: str
     disk: int = 0
+    splits: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -257,10 +261,6 @@ class StageSpec(BaseModel):
             return Row(1, "stage")
         count = sizes.queries(str(vars(self)["split"]))
         return Row(count, "queries", self.query_disk[0] + count * self.query_disk[1])
-
-    def collection_sizes(self, sizes: Sizes) -> Sizes:
-        """Estimated sizes of the collection that this stage creates, given the sizes of the collection it reads."""
-        return sizes
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """Paths in the run folder, mapped to artifact files or folders; folders have no suffix and may be missing."""

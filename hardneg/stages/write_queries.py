@@ -4,7 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, product
 from typing import Annotated, Any, Literal, NamedTuple
@@ -91,12 +91,10 @@ class WriteQueries(StageSpec):
         return next(filter(None, sources), None)
 
     def estimate(self, sizes: base.Sizes) -> base.Row:
-        return base.Row(sizes.documents, "passages", sizes.documents * 700)
-
-    def collection_sizes(self, sizes: base.Sizes) -> base.Sizes:
         count = min(self.passages or sizes.documents, sizes.documents) * self.per_passage
         dev, test = (round(count * share) for share in (self.dev_share, self.test_share))
-        return replace(sizes, splits={"train": count - dev - test, "dev": dev, "test": test})
+        splits = {"train": count - dev - test, "dev": dev, "test": test}
+        return base.Row(sizes.documents, "passages", sizes.documents * 700, splits)
 
     def make(self, context: "StageContext[WriteQueries]") -> Facts:
         """Write the collection; facts: counts in total and by writer. Raises DataError if a split has no queries."""

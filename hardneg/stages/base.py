@@ -20,9 +20,6 @@ from hardneg.report.table import Section
 from hardneg.runtime import Progress
 from hardneg.store import options_in_key
 
-if TYPE_CHECKING:
-    from hardneg.stages.work import SeededStages
-
 _FULL = 0.6  # mean length of a document, as a share of the tokens read at most
 _TERMS = 120  # terms of a passage in a learned sparse index
 FORM_WORDS = {"vectors": "one vector per text", "weights": "term weights", "token-vectors": "one vector per token"}
@@ -101,14 +98,40 @@ def source_of(plugin: object) -> ModelSpec | None:
 
 
 @dataclass(frozen=True)
+class SeededStages:
+    """The stages that are copied for seeds.
+
+    copies: names by stage and seed. trainings: by stage, the stages whose seeds determine its artifact.
+    """
+
+    copies: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    trainings: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def of(self, name: str) -> str | dict[int, str]:
+        """The name to use for a stage: its own name, the name of its only copy, or the names of all copies by seed."""
+        copies = dict(self.copies.get(name, {}))
+        return copies if len(copies) > 1 else next(iter(copies.values()), name)
+
+    def share(self, one: str, other: str) -> bool:
+        """Whether two stages depend on the same training stage, such as a shared warm-up, and therefore on its seed."""
+        return bool(self.trainings.get(one, frozenset()) & self.trainings.get(other, frozenset()))
+
+
+@dataclass(frozen=True)
 class RecipeView:
-    """A recipe seen from its stage `name`. plugins: configured plugins by stage and field; trail: detects cycles."""
+    """A recipe seen from its stage `name`.
+
+    plugins: configured plugins by stage and field. outputs: the stages whose `model` and `index` are published. seeded:
+    the stages that are copied for seeds. trail: detects cycles.
+    """
 
     name: str
     stages: Mapping[str, "StageSpec"]
     plugins: Mapping[tuple[str, str], Any]
     model: ModelSpec
     models: resolved.ResolvedModels = field(default_factory=resolved.ResolvedModels, repr=False, compare=False)
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    seeded: SeededStages = field(default_factory=SeededStages)
     trail: frozenset[str] = frozenset()
 
     def at(self, name: str) -> "tuple[StageSpec | None, RecipeView]":
@@ -155,6 +178,7 @@ class StageSpec(BaseModel):
     printed while the stage runs. resumes: whether a stopped stage continues from its folder; otherwise it starts with
     an empty one. every_process: whether all processes run the stage. inherits: fields that default to the recipe's
     value. teaches: the plugin field whose network the stage trains; all other networks must already be trained.
+    reads_all_seeds: whether the stage reads the copies for all seeds; otherwise it is copied with its inputs.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -172,6 +196,7 @@ class StageSpec(BaseModel):
     teaches: ClassVar[str] = ""
     resumes: ClassVar[bool] = False
     every_process: ClassVar[bool] = False
+    reads_all_seeds: ClassVar[bool] = False
     inherits: ClassVar[tuple[str, ...]] = ("seed", "title", "segments")
     if TYPE_CHECKING:
         stage: str  # the verb, a field of every stage
@@ -216,7 +241,8 @@ class StageSpec(BaseModel):
     def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> Self:
         """The stage with its recipe-dependent defaults filled in; written: the stage's mapping in the recipe.
 
-        Suspicious but valid settings are added to `notes`, one line each: `field: problem; advice`.
+        Suspicious but valid settings are added to `notes`, one line each: `field: problem; advice`. A stage that reads
+        the copies for all seeds is completed again once these are known, and then names them as `recipe.seeded` does.
         """
         return self
 
@@ -238,14 +264,6 @@ class StageSpec(BaseModel):
         passed = ((target, need.passes) for _, target, need in self.references() if need.passes)
         pairs = ((passes, pair) for target, passes in passed for pair in recipe.traits(target).items())
         return {trait: origin for passes, (trait, origin) in pairs if trait in passes}
-
-    def over_seeds(self, seeds: "SeededStages") -> Self:
-        """The stage with references to the copies for all seeds; used by verbs that compare seeds."""
-        return self
-
-    def handing_out(self, outputs: Mapping[str, str], recipe: RecipeView) -> Self:
-        """The stage with the recipe's outputs filled in; used by verbs that write a report."""
-        return self
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
         """The pretrained model with which this stage encodes or starts training; here, the recipe's own model."""

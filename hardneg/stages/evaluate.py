@@ -36,7 +36,7 @@ class Evaluate(StageSpec):
     artifact_type = "metrics"
     query_disk = (2_000, 300)
     purpose = "measure every system on the same queries, and test the differences"
-    needs_dataset = True
+    needs_dataset = reads_all_seeds = True
     stage: Literal["evaluate"]
     runs: Annotated[dict[str, work.BySeed], fields.MEASURED]
     split: fields.Name = Field("test", description=fields.SPLIT)
@@ -129,8 +129,9 @@ class Evaluate(StageSpec):
         tests = {"over seeds": "quasi-F, pigeonhole bootstrap"} if seeded else {}
         return {**super().identity(), "labels": list(self.runs), **tests}
 
-    def over_seeds(self, copies: work.SeededStages) -> "Evaluate":
+    def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> "Evaluate":
         """The stage with the runs of all seeds in each row; two rows share seeds if they depend on one training run."""
+        copies = recipe.seeded
         seeded = {label: run for label, run in self.runs.items() if isinstance(run, str) and run in copies.copies}
         runs = {**self.runs, **{label: copies.of(run) for label, run in seeded.items()}}
         pairs = combinations([label for label in seeded if not isinstance(runs[label], str)], 2)

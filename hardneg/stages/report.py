@@ -29,7 +29,7 @@ class Report(StageSpec):
     version = 4
     artifact_type = "report"
     purpose = "write a page of tables and figures"
-    needs_dataset = True
+    needs_dataset = reads_all_seeds = True
     stage: Literal["report"]
     evaluation: Annotated[Name, Reference(("metrics",))]
     training: Annotated[dict[str, work.BySeed], Reference(("model", "reranker"))] = Field(default_factory=dict)
@@ -38,10 +38,13 @@ class Report(StageSpec):
     title: str = ""
     about: str = Field(default="", json_schema_extra=LATER)
 
-    def handing_out(self, outputs: Mapping[str, str], recipe: RecipeView) -> "Report":
-        rows = getattr(recipe.stages.get(self.evaluation), "runs", {})
-        about = self.about or (row_of(outputs["model"], rows, recipe.stages) if "model" in outputs else "")
-        return self.model_copy(update={"about": about})
+    def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> "Report":
+        rows, model = getattr(recipe.stages.get(self.evaluation), "runs", {}), recipe.outputs.get("model")
+        changed: dict[str, dict[str, work.BySeed]] = {field: dict(getattr(self, field)) for field in _LABELLED}
+        for named in changed.values():
+            named |= {label: recipe.seeded.of(name) for label, name in named.items() if isinstance(name, str)}
+        about = self.about or (row_of(model, rows, recipe.stages) if model else "")
+        return self.model_copy(update={**changed, "about": about})
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         rows = getattr(recipe.stages.get(self.evaluation), "runs", {})
@@ -56,12 +59,6 @@ class Report(StageSpec):
         if evaluation is not None and evaluation.dataset and self.dataset is None:
             runs["dataset"] = evaluation.dataset
         return runs | {f"behind.{at}": name for at, name in enumerate(steps_behind(runs.values(), recipe.stages))}
-
-    def over_seeds(self, seeds: work.SeededStages) -> "Report":
-        changed: dict[str, dict[str, work.BySeed]] = {field: dict(getattr(self, field)) for field in _LABELLED}
-        for named in changed.values():
-            named |= {label: seeds.of(name) for label, name in named.items() if isinstance(name, str)}
-        return self.model_copy(update=changed)
 
     def estimate(self, sizes: base.Sizes) -> base.Row:
         return base.Row(1, "page", 4_000_000)

@@ -53,26 +53,6 @@ def by_label(named: Mapping[str, str | Mapping[int, str]]) -> dict[str, tuple[st
     return paths
 
 
-@dataclass(frozen=True)
-class SeededStages:
-    """The stages that are copied for seeds.
-
-    copies: names by stage and seed. trainings: by stage, the stages whose seeds determine its artifact.
-    """
-
-    copies: Mapping[str, Mapping[int, str]]
-    trainings: Mapping[str, frozenset[str]]
-
-    def of(self, name: str) -> str | dict[int, str]:
-        """The name to use for a stage: its own name, the name of its only copy, or the names of all copies by seed."""
-        copies = dict(self.copies.get(name, {}))
-        return copies if len(copies) > 1 else next(iter(copies.values()), name)
-
-    def share(self, one: str, other: str) -> bool:
-        """Whether two stages depend on the same training stage, such as a shared warm-up, and therefore on its seed."""
-        return bool(self.trainings.get(one, frozenset()) & self.trainings.get(other, frozenset()))
-
-
 def open_encoder(
     source: ArtifactInput, device: str | None, precision: spec.Precision | None = None
 ) -> protocol.TextEncoder:

@@ -30,7 +30,7 @@ class Average(hn.stages.StageSpec):
     artifact_type = "model"
     artifact_folder = hn.layout.MODEL_FOLDER
     every_process = True
-    needs_dataset = True
+    needs_dataset = reads_all_seeds = True
     inherits = ()
     purpose = "average the weights of several models into one"
     stage: Literal["average"]
@@ -58,8 +58,9 @@ class Average(hn.stages.StageSpec):
         fixed = {"validation": validation, "choose": "all", "metric": "mrr@10", "segments": None}  # as stores have it
         return {**fixed, "weights": self.shares, "order": list(self.shares)}
 
-    def over_seeds(self, seeds: Any) -> "Average":
+    def completed(self, recipe: hn.stages.RecipeView, written: Mapping[str, Any], notes: list[str]) -> "Average":
         """Replace a model with several seeds by all of its copies."""
+        seeds = recipe.seeded
         models = {label: seeds.of(name) if isinstance(name, str) else name for label, name in self.models.items()}
         return self.model_copy(update={"models": models})
 

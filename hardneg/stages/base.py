@@ -288,10 +288,6 @@ class StageSpec(BaseModel):
         """The report sections on the given artifacts of this verb, which are keyed by label."""
         return []
 
-    def settings(self, source: "ArtifactInput") -> Mapping[str, object]:
-        """The settings that a report shows for an artifact of this stage, by name."""
-        return {}
-
     def make(self, context: "StageContext[Self]") -> Facts:
         """Make the artifact in the context's folder (here, in blocks) and return the facts for its manifest."""
         from hardneg.stages.work import make_blocks

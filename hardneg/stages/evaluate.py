@@ -143,11 +143,6 @@ class Evaluate(StageSpec):
         shown = {target for _, target, need in references if self.artifact_type in need.artifact_types}
         return {f"metrics-{recipe.name}.json" if shown and recipe.name not in shown else layout.METRICS: layout.METRICS}
 
-    def settings(self, source: ArtifactInput) -> Mapping[str, object]:
-        queries = f"{wording.counted(source.facts['queries'], 'query')} of split {self.split}"
-        of_data = {"passages": source.facts["passages"], "evaluated on": queries}
-        return {**of_data, "relevant from grade": self.relevance_level}
-
     def sections(self, sources: Mapping[str, ArtifactInput]) -> list[table.Section]:
         paths = {label: source.folder / layout.METRICS for label, source in sources.items()}
         contents = (content.ReportContent.of(label, metrics_json.read_metrics(path)) for label, path in paths.items())

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
@@ -12,6 +12,7 @@ from hardneg.fields import LATER, SECTION, Name, Reference, Trait
 from hardneg.records import layout, wording
 from hardneg.report import content, figure, page, query_section, table
 from hardneg.stages import ArtifactInput, Facts, RecipeView, StageContext, StageSpec, base, work
+from hardneg.store import options_in_key
 from hardneg.training.checkpoint import History
 
 _ByLabel = Mapping[str, Mapping[int | None, ArtifactInput]]
@@ -148,13 +149,24 @@ def _histories(trained: _ByLabel) -> dict[str, list[dict[str, Any]]]:
 
 def _settings(evaluation: ArtifactInput, trained: _ByLabel) -> dict[str, object]:
     """The settings of the evaluation and, prefixed by their labels, of training stages."""
-    settings_of = dict(evaluation.spec.settings(evaluation)) if evaluation.spec else {}
+    spec, facts, settings_of = cast(Any, evaluation.spec), evaluation.facts, dict[str, object]()
+    if hasattr(spec, "relevance_level"):
+        queries = f"{wording.counted(facts['queries'], 'query')} of split {spec.split}"
+        settings_of = {"passages": facts["passages"], "evaluated on": queries}
+        settings_of["relevant from grade"] = spec.relevance_level
     for label, sources in trained.items():
-        by_seed = [source.spec.settings(source) for source in sources.values() if source.spec]
+        by_seed = [_of_training(source) for source in sources.values()]
         for name in dict.fromkeys(name for settings in by_seed for name in settings):
             values = {str(settings[name]): settings[name] for settings in by_seed if name in settings}
             settings_of[f"{label}: {name}"] = ", ".join(values) if len(values) > 1 else values.popitem()[1]
     return settings_of
+
+
+def _of_training(source: ArtifactInput) -> dict[str, object]:
+    if (options := getattr(source.spec, "options", None)) is None or "loss" not in source.plugins:
+        return {}
+    figures = {name: value for name, value in source.facts.items() if isinstance(value, int | float)}
+    return {"loss": source.plugins["loss"], **options_in_key(options), **figures}
 
 
 def _sections(by_label: _ByLabel) -> list[table.Section]:

@@ -266,12 +266,21 @@ class StageSpec(BaseModel):
         return {trait: origin for passes, (trait, origin) in pairs if trait in passes}
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
-        """The pretrained model with which this stage encodes or starts training; here, the recipe's own model."""
-        return recipe.model
+        """The pretrained model with which this stage encodes or starts training: of its first reference to a model.
+
+        Without a reference, it is the network of a stage that makes a model, and otherwise the recipe's own model.
+        """
+        named = next((name for _, name, need in self.references() if need.artifact_types == ("model",)), None)
+        own = self.network(recipe) if named is None and self.artifact_type == "model" else None
+        return own or recipe.model_of(named or layout.START)
 
     def network(self, recipe: RecipeView) -> ModelSpec | None:
-        """The network other than the recipe's model that this stage loads; used for estimates and lookups."""
-        return None
+        """The network other than the recipe's model that this stage loads; used for estimates and lookups.
+
+        By default, it is that of the first reranker or query writer with a `source`.
+        """
+        loaded = (recipe.plugin(path) for path, kind, _ in self.plugins() if kind in ("rerankers", "writers"))
+        return next(filter(None, map(source_of, loaded)), None)
 
     def estimate(self, sizes: Sizes) -> Row:
         """A rough estimate for the stage; here, based on `query_disk`."""

@@ -76,9 +76,6 @@ class BroughtModel(StageSpec):
     def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
         return {"model": lambda: recipe.models.of(self.model).digest}
 
-    def began_with(self, recipe: RecipeView) -> spec.ModelSpec:
-        return self.model
-
     def network(self, recipe: RecipeView) -> spec.ModelSpec:
         return self.model
 
@@ -130,9 +127,6 @@ class Encode(base.IndexSpec):
         form = base.FORMS.get(recipe.models.of(self.began_with(recipe)).family.form)
         own = [fields.Trait.SEGMENTS] if self.segments is not None else []
         return dict.fromkeys([*own, *([form] if form else [])], recipe.name)
-
-    def began_with(self, recipe: RecipeView) -> spec.ModelSpec:
-        return recipe.model_of(self.model)
 
     def query_model(self, recipe: RecipeView) -> str:
         return self.model

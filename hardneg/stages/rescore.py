@@ -19,7 +19,7 @@ from hardneg.formats.collection import Queries
 from hardneg.protocols import Reranker, TrainableReranker
 from hardneg.records import errors, layout, types, wording
 from hardneg.runtime import Task
-from hardneg.stages import Corpus, Facts, ModelSpec, RecipeView, RunSpec, StageContext, StoredCollection, base, work
+from hardneg.stages import Corpus, Facts, RecipeView, RunSpec, StageContext, StoredCollection, work
 from hardneg.store import replace_text
 
 _PAIRS = 1024  # pairs per block, sorted by length together; a stop loses at most one block
@@ -58,9 +58,6 @@ class Rerank(RunSpec):
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         return {**super().traits(recipe), **({fields.Trait.ADDED_POSITIVES: recipe.name} if self.positives else {})}
-
-    def network(self, recipe: RecipeView) -> ModelSpec | None:
-        return base.source_of(recipe.plugin("plugin"))
 
     def list_length(self, recipe: RecipeView) -> int:
         listed = recipe.list_length(self.run)

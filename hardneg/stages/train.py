@@ -11,7 +11,7 @@ from hardneg import fields
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.protocols import TrainableReranker
 from hardneg.records import errors, layout, types, wording
-from hardneg.stages import Facts, ModelSpec, RecipeView, StageContext, StoredCollection, base, training, work
+from hardneg.stages import Facts, RecipeView, StageContext, StoredCollection, base, training, work
 from hardneg.store import options_in_key
 from hardneg.training import examples, sources
 from hardneg.training.options import RerankerOptions
@@ -215,9 +215,6 @@ class TrainReranker(training.TeacherOptions, training.ValidationOptions, trainin
         elif wanted is not None and (own := getattr(reranker, "head", None)) not in (None, wanted):
             mismatch = f"{self.loss.name} needs {wanted} outputs, but the reranker has {own}"
             yield f"loss: {mismatch}; set reranker.outputs: {wanted}, or use loss bce"
-
-    def network(self, recipe: RecipeView) -> ModelSpec | None:
-        return base.source_of(recipe.plugin("reranker"))
 
     def estimate(self, sizes: base.Sizes) -> base.Row:
         return base.Row(self.options.last_step(sizes.queries("train")), "steps", 4 * sizes.network.weights)

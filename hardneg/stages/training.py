@@ -18,7 +18,7 @@ from hardneg.protocols import DenseSearcher, StoredSearcher
 from hardneg.records import errors, layout, types, wording
 from hardneg.registry import load_plugin, needs_of, plugin_names
 from hardneg.runtime import barrier, world
-from hardneg.stages import Facts, ModelSpec, RecipeView, StageContext, StageSpec, StoredCollection, base, work
+from hardneg.stages import Facts, RecipeView, StageContext, StageSpec, StoredCollection, base, work
 from hardneg.store import KEPT, SCRATCH, digest, replacing
 from hardneg.training import options as training_options
 from hardneg.training.batch_orders import TrainingQueries
@@ -194,9 +194,6 @@ class EncoderOptions(ValidationOptions, TrainConfig):
         json_schema_extra=fields.LATER,
         description="Cuts documents into segments, scored by the best one; default: only the first tokens are read.",
     )
-
-    def began_with(self, recipe: RecipeView) -> ModelSpec:
-        return recipe.model_of(self.model)
 
     def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> Self:
         """The stage with the usual learning rate for its kind of model, unless the recipe sets one."""

@@ -19,7 +19,7 @@ from hardneg.formats.collection import write_collection
 from hardneg.protocols import QueryWriter, SessionWriter
 from hardneg.records import errors, layout, text, types, wording
 from hardneg.runtime import seeding
-from hardneg.stages import Corpus, Facts, ModelSpec, RecipeView, StageContext, StageSpec, StoredCollection, base, work
+from hardneg.stages import Corpus, Facts, RecipeView, StageContext, StageSpec, StoredCollection, base, work
 
 _BLOCK = 1024
 _NUMBERED = re.compile(r"\b(?:passage|paragraph|document|excerpt|text)\s*(?:no\.?|number|#)?\s*\(?\d", re.IGNORECASE)
@@ -85,10 +85,6 @@ class WriteQueries(StageSpec):
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         return {**super().traits(recipe), Trait.WRITTEN_QUERIES: recipe.name}
-
-    def network(self, recipe: RecipeView) -> ModelSpec | None:
-        sources = (base.source_of(recipe.plugin(f"writers.{number}")) for number in range(len(self.writers)))
-        return next(filter(None, sources), None)
 
     def estimate(self, sizes: base.Sizes) -> base.Row:
         count = min(self.passages or sizes.documents, sizes.documents) * self.per_passage

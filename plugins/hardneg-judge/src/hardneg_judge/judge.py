@@ -206,11 +206,6 @@ class Judge(hp.stages.StageSpec):
         own: dict[str, str] = {hp.fields.Trait.PSEUDO_POSITIVES: recipe.name} if self.outcome == "positive" else {}
         return {**super().traits(recipe), **own}
 
-    def network(self, recipe: hp.stages.RecipeView) -> hp.model_specs.ModelSpec | None:
-        """The network of the first judge that is a plugin with one."""
-        sources = (hp.stages.source_of(recipe.plugin(f"{name}.plugin")) for name in self.levels)
-        return next(filter(None, sources), None)
-
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
         """An estimate: all pairs for the first judge."""
         pairs = sizes.queries(self.split) * self.depth

@@ -64,10 +64,6 @@ class Average(hn.stages.StageSpec):
         models = {label: seeds.of(name) if isinstance(name, str) else name for label, name in self.models.items()}
         return self.model_copy(update={"models": models})
 
-    def began_with(self, recipe: hn.stages.RecipeView) -> hn.model_specs.ModelSpec:
-        first = next(iter(self.models.values()))
-        return recipe.model_of(first if isinstance(first, str) else next(iter(first.values())))
-
     def estimate(self, sizes: hn.stages.Sizes) -> hn.stages.Row:
         return hn.stages.Row(len(self.shares), "models", sizes.shape.weights)
 

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,11 @@ def _check_collection(done: Step, ahead: Sequence[Step], artifact: Artifact, pla
         return
     readers = [step for step in ahead if step.inputs.get(DATASET) == done.name]
     of_splits = [step for step in readers if Trait.OWN_QUERIES not in step.spec.traits(plan.recipe.view(step.name))]
-    problems = [f"stages.{step.name}.{line}" for step in of_splits for line in step.spec.missing(artifact.facts)]
+    problems = list[str]()
+    for step in of_splits:
+        view = plan.recipe.view(step.name)
+        known, found = {*step.spec.problems(view)}, step.spec.problems(replace(view, collection=artifact.facts))
+        problems += [f"stages.{step.name}.{line}" for line in found if line not in known]
     if problems:
         raise RecipeError(str(plan.recipe.source), problems)
     without = {split for split, counts in artifact.facts["splits"].items() if not counts["queries"]}

@@ -122,7 +122,8 @@ class RecipeView:
     """A recipe seen from its stage `name`.
 
     plugins: configured plugins by stage and field. outputs: the stages whose `model` and `index` are published. seeded:
-    the stages that are copied for seeds. trail: detects cycles.
+    the stages that are copied for seeds. collection: the facts of the collection that the stage reads, once they are
+    known. trail: detects cycles.
     """
 
     name: str
@@ -132,6 +133,7 @@ class RecipeView:
     models: resolved.ResolvedModels = field(default_factory=resolved.ResolvedModels, repr=False, compare=False)
     outputs: Mapping[str, str] = field(default_factory=dict)
     seeded: SeededStages = field(default_factory=SeededStages)
+    collection: Facts | None = None
     trail: frozenset[str] = frozenset()
 
     def at(self, name: str) -> "tuple[StageSpec | None, RecipeView]":
@@ -247,11 +249,10 @@ class StageSpec(BaseModel):
         return self
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Mistakes of this stage in its recipe, one line each: `field: problem; advice`."""
-        yield from ()
+        """Mistakes of this stage in its recipe, one line each: `field: problem; advice`.
 
-    def missing(self, collection: Facts) -> Iterator[str]:
-        """Requirements that the collection does not meet, one line each; collection: the facts of stage `dataset`."""
+        They are asked for again with `recipe.collection`, for requirements that the collection does not meet.
+        """
         yield from ()
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:

@@ -103,8 +103,10 @@ class Evaluate(StageSpec):
         for number, pair in enumerate(self.shared_seeds):
             if not {*pair} <= several.keys() or several[pair[0]] != several[pair[1]]:
                 yield f"shared_seeds.{number}: {' and '.join(pair)} are not rows with the same seeds; remove the pair"
+        if recipe.collection is not None:
+            yield from self._lacking(recipe.collection)
 
-    def missing(self, collection: Facts) -> Iterator[str]:
+    def _lacking(self, collection: Facts) -> Iterator[str]:
         if self.by_group is True and not collection.get("groups", {}).get("queries"):
             yield "by_group: no query of this dataset has a group; remove it, or give a file as query_groups"
         answers = [name for name in self.metrics if name.startswith("answer@")]
@@ -292,6 +294,8 @@ class Analyze(StageSpec):
             if recipe.query_model(index) is None and fields.Trait.IMPORTED in recipe.traits(index):
                 problem = f"the model of the imported vectors of {index!r} is unknown"
                 yield f"{_FIELD}.{each.name}.{path}: missing; {problem}, so name the model that encodes the queries"
+        if (collection := recipe.collection) is not None:
+            yield from (f"{_FIELD}.{problem}" for each in self.analysis for problem in each.missing(collection))
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
         named = ((each.name, path, recipe.query_model(index)) for each, path, index in self._encoders())
@@ -303,10 +307,6 @@ class Analyze(StageSpec):
     def sections(self, sources: Mapping[str, ArtifactInput]) -> list[table.Section]:
         made = ((label, each.spec, each.folder) for label, each in sources.items() if isinstance(each.spec, Analyze))
         return [section for label, spec, folder in made for section in sections(label, spec.analysis, folder)]
-
-    def missing(self, collection: Facts) -> Iterator[str]:
-        for each in self.analysis:
-            yield from (f"{_FIELD}.{problem}" for problem in each.missing(collection))
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         return {f"analyses/{recipe.name}": "."}

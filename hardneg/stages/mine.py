@@ -95,10 +95,8 @@ class Mine(StageSpec):
                 yield f"form: {error}"
         elif self.form != form_names.OWN:
             yield "form: needs `file`; give one, or remove form"
-
-    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         needing = self.without_answers or choosing.needs_answers(self.filters)
-        if needing and not fields.has_answers(collection, self.split):
+        if needing and recipe.collection is not None and not fields.has_answers(recipe.collection, self.split):
             name = "without_answers" if self.without_answers else "filters"
             yield f"{name}: needs answers, but split {self.split} has none; remove it, or use another dataset"
 
@@ -217,10 +215,10 @@ class Label(StageSpec):
             raise ValueError(f"below: {self.below:g} must not exceed above, {self.above:g}")
         return self
 
-    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        if self.split not in collection["splits"]:
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        if recipe.collection is not None and self.split not in (known := recipe.collection["splits"]):
             share = "set its share of the training queries, as in `dataset: {name: ..., withheld: {unlabelled: 0.5}}`"
-            advice = share if self.split == UNLABELLED else f"available: {', '.join(collection['splits'])}"
+            advice = share if self.split == UNLABELLED else f"available: {', '.join(known)}"
             yield f"split: this dataset has no split {self.split!r}; {advice}"
 
     def identity(self) -> dict[str, Any]:

@@ -110,11 +110,11 @@ class TrainReader(hp.train_config.ValidationOptions):
         """The network of the reader."""
         return self.reader.start
 
-    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+    def mistakes(self, recipe: hp.stages.RecipeView) -> Iterator[str]:
         """Splits without answers."""
         splits = {"split": self.split, **({"validation.split": self.validation.split} if self.validation_run else {})}
         for field, split in splits.items():
-            if not hp.fields.has_answers(collection, split):
+            if recipe.collection is not None and not hp.fields.has_answers(recipe.collection, split):
                 yield f"{field}: {split} has no answers: take another split or dataset"
 
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:

@@ -153,7 +153,7 @@ def _make(
         watcher.begins(step)
         started = time.monotonic()
         context = _context(step, store.workspace(step.key), plan, artifacts, watcher, options)
-        if not (step.spec.resumes or step.in_blocks):
+        if not (step.spec.resumes or step.spec.in_blocks):
             context.keep_only()
         if world().size > 1 and step.spec.every_process:
             from_first("work")
@@ -196,7 +196,7 @@ def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> 
     gc.freeze()  # spares the hundred thousands of objects of libraries
     try:
         with disk_errors(context.folder), plugin_errors([*plugins, engine]), choices:
-            return dict(engine.make(context) if step.in_blocks else step.spec.make(context))
+            return dict((engine if step.spec.in_blocks else Local()).make(context))
     except Exception as error:
         told = isinstance(error, HardnegError) and not isinstance(error, (ArtifactError, DataError, ModelError))
         for item in context.inputs.values() if not (told or getattr(error.__cause__ or error, "errno", None)) else ():

@@ -44,11 +44,6 @@ class Step:
         """The verb of the stage, as in the recipe."""
         return self.spec.stage
 
-    @property
-    def in_blocks(self) -> bool:
-        """Whether the stage's work is divided into blocks, which an engine makes."""
-        return type(self.spec).blocks is not StageSpec.blocks
-
 
 @dataclass(frozen=True)
 class Plan:

@@ -181,6 +181,7 @@ class StageSpec(BaseModel):
     an empty one. every_process: whether all processes run the stage. inherits: fields that default to the recipe's
     value. teaches: the plugin field whose network the stage trains; all other networks must already be trained.
     reads_all_seeds: whether the stage reads the copies for all seeds; otherwise it is copied with its inputs.
+    in_blocks: whether the stage's work is divided into blocks, which an engine makes.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -199,6 +200,7 @@ class StageSpec(BaseModel):
     resumes: ClassVar[bool] = False
     every_process: ClassVar[bool] = False
     reads_all_seeds: ClassVar[bool] = False
+    in_blocks: ClassVar[bool] = False
     inherits: ClassVar[tuple[str, ...]] = ("seed", "title", "segments")
     if TYPE_CHECKING:
         stage: str  # the verb, a field of every stage
@@ -298,14 +300,11 @@ class StageSpec(BaseModel):
         """The report sections on the given artifacts of this verb, which are keyed by label."""
         return []
 
-    def make(self, context: "StageContext[Self]") -> Facts:
-        """Make the artifact in the context's folder (here, in blocks) and return the facts for its manifest."""
-        from hardneg.stages.work import make_blocks
+    def make(self, context: "StageContext[Self]") -> Any:
+        """Make the artifact in the context's folder and return the facts for its manifest.
 
-        return make_blocks(context)
-
-    def blocks(self, context: "StageContext[Self]", first: bool = True) -> Any:
-        """The stage's work as `StageBlocks`, opened in each process; the first process writes shared files."""
+        A stage `in_blocks` only opens its work, in each process, and returns it as `StageBlocks`.
+        """
         raise NotImplementedError(f"stage {self.stage} makes nothing")
 
 
@@ -378,7 +377,7 @@ class StageContext(Generic[Spec]):
     """The context of a running stage, which reads `inputs`, writes to `folder`, and returns facts for the manifest.
 
     folder: an empty folder, unless the stage resumes. plugins: configured plugins by field. ran: the command that ran
-    the recipe (empty if unknown) and the recipe's model.
+    the recipe (empty if unknown) and the recipe's model. first: whether this process writes the files that all share.
     """
 
     name: str
@@ -390,6 +389,7 @@ class StageContext(Generic[Spec]):
     device: str | None = None
     models: resolved.ResolvedModels = field(default_factory=resolved.ResolvedModels, repr=False, compare=False)
     ran: tuple[str, str] = ("", "")
+    first: bool = True
 
     def inputs_of(self, field_name: str) -> dict[str, ArtifactInput]:
         """The inputs named by a mapping of references, by label and in recipe order."""
@@ -411,7 +411,7 @@ class Engine(Protocol):
     version: ClassVar[int]
 
     def make(self, context: StageContext[StageSpec]) -> Facts:
-        """Make a stage's unfinished blocks, byte for byte as `StageSpec.make` does, and return the manifest facts."""
+        """Make a stage's unfinished blocks, byte for byte as `Local` does, and return the manifest facts."""
 
 
 @dataclass(frozen=True)
@@ -421,5 +421,8 @@ class Local:
     version: ClassVar[int] = 1
 
     def make(self, context: StageContext[StageSpec]) -> Facts:
-        """Make the stage by calling its own `make` method."""
-        return context.spec.make(context)
+        """Make the stage by calling its own `make` method, and make the blocks that it returns."""
+        from hardneg.stages.work import make_blocks
+
+        facts: Facts = make_blocks(context) if context.spec.in_blocks else context.spec.make(context)
+        return facts

@@ -103,7 +103,7 @@ class Encode(base.IndexSpec):
 
     version = 2
     purpose = "encode every passage as a vector"
-    every_process = True
+    every_process = in_blocks = True
     artifact_type = "index"
     needs_dataset = True
     stage: Literal["encode"]
@@ -139,7 +139,7 @@ class Encode(base.IndexSpec):
 
         return open_store(source.folder, options, progress)
 
-    def blocks(self, context: "StageContext[Encode]", first: bool = True) -> "EncodedBlocks":
+    def make(self, context: "StageContext[Encode]") -> "EncodedBlocks":
         """The work in blocks of passages or segments. Raises ArtifactError if a stopped run used different blocks."""
         from hardneg.encoders.stream import Layout
 

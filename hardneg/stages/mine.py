@@ -42,7 +42,7 @@ class Mine(StageSpec):
     version = 2
     artifact_type = "negatives"
     query_disk = (0, 4_000)
-    every_process = True
+    every_process = in_blocks = True
     purpose = "select hard negatives: passages that rank high without being labelled relevant"
     needs_dataset = True
     stage: Literal["mine"]
@@ -103,7 +103,7 @@ class Mine(StageSpec):
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         return {fields.Trait.MORE_POSITIVES: recipe.name} if self.also_qrels else {}
 
-    def blocks(self, context: "StageContext[Mine]", first: bool = True) -> "MinedBlocks":
+    def make(self, context: "StageContext[Mine]") -> "MinedBlocks":
         """The work in blocks of queries, whose candidates stream through the miner."""
         collection = work.open_collection(context.inputs["dataset"])
         query_ids = work.open_queries(context, collection, self.split).query_ids

@@ -35,7 +35,7 @@ class Rerank(RunSpec):
 
     version = 2
     purpose = "score the top passages again with a reranker"
-    every_process = True
+    every_process = in_blocks = True
     stage: Literal["rerank"]
     reranker: Annotated[fields.Name | None, fields.Reference(("reranker",))] = None
     plugin: Annotated[fields.Setting | None, fields.PluginKind("rerankers")] = Field(
@@ -63,7 +63,7 @@ class Rerank(RunSpec):
         listed = recipe.list_length(self.run)
         return self.depth if listed is None else min(self.depth, listed)
 
-    def blocks(self, context: "StageContext[Rerank]", first: bool = True) -> "RerankBlocks":
+    def make(self, context: "StageContext[Rerank]") -> "RerankBlocks":
         """The work in blocks of queries; the scores of different queries are independent."""
         collection, source = work.open_collection(context.inputs["dataset"]), context.inputs.get("reranker")
         queries = work.queries_of(context, collection, self.split)

@@ -3,7 +3,7 @@
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -278,7 +278,7 @@ def make_blocks(context: StageContext[StageSpec]) -> Facts:
     if here.rank == 0:
         context.keep_only(SCRATCH)
     distributed.barrier()
-    blocks = context.spec.blocks(context, here.rank == 0)
+    blocks = context.spec.make(replace(context, first=here.rank == 0))
     if here.rank == 0:
         blocks.finished()  # records the sizes
     distributed.barrier()

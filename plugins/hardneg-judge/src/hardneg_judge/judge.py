@@ -167,7 +167,7 @@ class Judge(hp.stages.StageSpec):
     artifact_type = "negatives"
     purpose = "find the negatives that are relevant after all"
     needs_dataset = True
-    every_process = True
+    every_process = in_blocks = True
     stage: Literal["judge"]
     negatives: Annotated[
         hp.fields.Name,
@@ -222,7 +222,7 @@ class Judge(hp.stages.StageSpec):
         rows = [[label, *(f"{each.get(name, 0):,}" for name in names)] for label, each in facts.items()]
         return [hp.tables.Section("Judged negatives", [hp.Table(("judged", *names), rows)], _EXPLAINED)]
 
-    def blocks(self, context: "hp.StageContext[Judge]", first: bool = True) -> "JudgedBlocks":
+    def make(self, context: "hp.StageContext[Judge]") -> "JudgedBlocks":
         """The stage's work in blocks of queries."""
         collection, source = hp.stage_work.open_collection(context.inputs["dataset"]), context.inputs["negatives"]
         queries = hp.stage_work.own_queries(source) or hp.stage_work.open_queries(context, collection, self.split)

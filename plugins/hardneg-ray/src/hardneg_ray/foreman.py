@@ -215,10 +215,10 @@ def make(options: Ray, context: hp.stages.StageContext[hp.stages.StageSpec]) -> 
             f"{{device}} {context.device}: Ray gives each actor its own GPU: say cuda, or leave it out", "device"
         )
     context.keep_only(hp.stores.SCRATCH)
-    blocks = context.spec.blocks(replace(context, device="cpu"))
+    blocks = context.spec.make(replace(context, device="cpu"))
     if not blocks.travels:
         context.progress.note(f"{context.name}: reads local files, so it is made on this machine")
-        return context.spec.make(context)
+        return hp.stages.Local().make(context)
     for left in reversed(range(options.losses)):  # a cluster that was started here is restarted if it is lost
         if len(blocks.finished()) == len(blocks.sizes):
             break

@@ -177,11 +177,11 @@ class StageSpec(BaseModel):
 
     version: increased whenever the same spec and inputs give a different result. artifact_type: the type of the
     artifact in `artifact_folder`. query_disk: estimated bytes, in total and per query of the split. purpose: a phrase
-    printed while the stage runs. resumes: whether a stopped stage continues from its folder; otherwise it starts with
-    an empty one. every_process: whether all processes run the stage. inherits: fields that default to the recipe's
-    value. teaches: the plugin field whose network the stage trains; all other networks must already be trained.
-    reads_all_seeds: whether the stage reads the copies for all seeds; otherwise it is copied with its inputs.
-    in_blocks: whether the stage's work is divided into blocks, which an engine makes.
+    printed while the stage runs; a property if it depends on the fields. resumes: whether a stopped stage continues
+    from its folder; otherwise it starts with an empty one. every_process: whether all processes run the stage.
+    inherits: fields that default to the recipe's value. teaches: the plugin field whose network the stage trains; all
+    other networks must already be trained. reads_all_seeds: whether the stage reads the copies for all seeds; otherwise
+    it is copied with its inputs. in_blocks: whether its work is divided into blocks, which an engine makes.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -213,10 +213,6 @@ class StageSpec(BaseModel):
         if lines := [f"{path}: must be a finite number (got {value})" for path, value in infinite]:
             raise ValueError("; ".join(lines))
         return self
-
-    def why(self) -> str:
-        """The purpose of the stage, which is printed during a run; may be empty."""
-        return self.purpose
 
     @property
     def parts(self) -> Mapping[str, str]:

@@ -274,7 +274,6 @@ class Analyze(StageSpec):
     version = 3
     artifact_type = "analysis"
     query_disk = (1_000_000, 100)
-    purpose = "analyze what explains the metrics"
     needs_dataset = True
     stage: Literal["analyze"]
     analysis: Annotated[tuple[SerializeAsAny[Analysis], ...], BeforeValidator(_parse_analyses), Field(min_length=1)]
@@ -282,8 +281,9 @@ class Analyze(StageSpec):
     relevance_level: int = Field(1, gt=0)
     seed: int = SEED
 
-    def why(self) -> str:
-        return f"{self.purpose}: {wording.joined([each.name for each in self.analysis])}"
+    @property
+    def purpose(self) -> str:  # type: ignore[override]
+        return f"analyze what explains the metrics: {wording.joined([each.name for each in self.analysis])}"
 
     def identity(self) -> dict[str, Any]:
         shared = {name: getattr(self, name) for name in ("split", "relevance_level", "seed")}

@@ -51,7 +51,6 @@ class Search(RunSpec):
     """
 
     version = 1
-    purpose = "rank the passages for the queries"
     every_process = in_blocks = True
     stage: Literal["search"]
     index: Annotated[Name, Reference(("index",))]
@@ -99,8 +98,10 @@ class Search(RunSpec):
         if "scores" in given and similarity not in (None, "cosine"):
             yield f"scores: angular needs model.similarity: cosine, not {similarity}; remove it"
 
-    def why(self) -> str:
-        return self.purpose if self.queries is not None else _PURPOSES.get(self.split, self.purpose)
+    @property
+    def purpose(self) -> str:  # type: ignore[override]
+        general = "rank the passages for the queries"
+        return general if self.queries is not None else _PURPOSES.get(self.split, general)
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
         own = recipe.query_model(self.index) if self.model is None and self.query_vectors is None else None

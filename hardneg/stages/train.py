@@ -46,7 +46,6 @@ class Train(training.TeacherOptions, training.DualOptions):
     """Trains a dual encoder on mined negatives or, with split `train`, on in-batch negatives alone."""
 
     version = 2
-    purpose = "train the model to tell relevant passages from the hard negatives"
     stage: Literal["train"]
     negatives: Annotated[fields.Name | None, fields.Reference(("negatives",))] = Field(
         default=None, description="Mined negatives, with their queries."
@@ -109,10 +108,11 @@ class Train(training.TeacherOptions, training.DualOptions):
             if source.negatives in recipe.stages and source.dataset not in (None, own):
                 yield f"datasets.{name}.dataset: {source.negatives!r} was mined from {own!r}; remove this"
 
-    def why(self) -> str:
-        others = "the passages of the other queries in the batch"
+    @property
+    def purpose(self) -> str:  # type: ignore[override]
         mined = self.negatives is not None or self.datasets
-        return self.purpose if mined else self.purpose.replace("the hard negatives", others)
+        others = "the hard negatives" if mined else "the passages of the other queries in the batch"
+        return f"train the model to tell relevant passages from {others}"
 
     def estimate(self, sizes: base.Sizes, split: str = "train", models: int = 1) -> base.Row:
         if self.datasets:  # trains on the queries of all

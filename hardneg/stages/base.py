@@ -1,7 +1,7 @@
 """The base of all stages: their fields in a recipe, the hooks that the rest of hardneg calls, and their context."""
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -229,14 +229,13 @@ class StageSpec(BaseModel):
         return ((path, mark.kind, setting) for path, mark, setting in marked(self, PluginKind))
 
     def identity(self) -> dict[str, Any]:
-        """The fields that may change the result; references, plugins and files enter the key by content instead."""
+        """The fields that may change the result; references, plugins and files enter the key by content instead.
+
+        A value may be a function of the recipe, which returns the digest of other content or raises a HardnegError.
+        """
         marks, described = Reference | PluginKind | InputFile, type(self).model_fields.items()
         by_content = [name for name, info in described if any(isinstance(each, marks) for each in info.metadata)]
         return options_in_key(self, {"stage", *by_content})
-
-    def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
-        """Additional key content by name: functions that return a digest or raise a HardnegError."""
-        return {}
 
     def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> Self:
         """The stage with its recipe-dependent defaults filled in; written: the stage's mapping in the recipe.

@@ -1,7 +1,7 @@
 """Stages `dataset`, `model`, `encode`, `import` and `index`: collections, further models, and indexes."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -43,9 +43,10 @@ class ReadDataset(StageSpec):
         names = re.split(r"[/\\]", str(self.loader.options.get("source", "")).lower())
         return not {"arguana", "quora"}.isdisjoint(names) if self.exclude_own is None else self.exclude_own
 
-    def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
-        excluded = {"excluded": lambda: "documents with the query's id"} if self._excludes else {}
-        return {"source": recipe.plugins[recipe.name, "loader"].fingerprint, **excluded}
+    def identity(self) -> dict[str, Any]:
+        excluded = {"excluded": lambda recipe: "documents with the query's id"} if self._excludes else {}
+        source = {"source": lambda recipe: recipe.plugins[recipe.name, "loader"].fingerprint()}
+        return {**super().identity(), **source, **excluded}
 
     def estimate(self, sizes: base.Sizes) -> base.Row:
         return base.Row(sizes.documents, "passages", sizes.documents * 600)
@@ -73,8 +74,8 @@ class BroughtModel(StageSpec):
     stage: Literal["model"]
     model: fields.Model = Field(json_schema_extra=fields.FREE)
 
-    def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
-        return {"model": lambda: recipe.models.of(self.model).digest}
+    def identity(self) -> dict[str, Any]:
+        return {**super().identity(), "model": lambda recipe: recipe.models.of(self.model).digest}
 
     def network(self, recipe: RecipeView) -> spec.ModelSpec:
         return self.model

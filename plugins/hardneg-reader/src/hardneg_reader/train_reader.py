@@ -96,15 +96,12 @@ class TrainReader(hp.train_config.ValidationOptions):
     def identity(self) -> dict[str, Any]:
         """The options in the key; the initial weights count by their content, separately."""
         reader = {"length": self.reader.length, "answer_length": self.reader.answer_length}
-        return {**super().identity(), "reader": reader, "options": self.options.identity()}
 
-    def content(self, recipe: hp.stages.RecipeView) -> Mapping[str, Callable[[], str]]:
-        """The content of the initial weights."""
-        return {
-            "start": lambda: hp.stores.digest(
-                hp.resolving.model_content(hp.model_files.locate(self.reader.start.name, self.reader.start.revision))
-            )
-        }
+        def start(recipe: hp.stages.RecipeView) -> str:
+            folder = hp.model_files.locate(self.reader.start.name, self.reader.start.revision)
+            return hp.stores.digest(hp.resolving.model_content(folder))
+
+        return {**super().identity(), "reader": reader, "options": self.options.identity(), "start": start}
 
     def network(self, recipe: hp.stages.RecipeView) -> hp.model_specs.ModelSpec:
         """The network of the reader."""

@@ -176,12 +176,13 @@ class StageSpec(BaseModel):
     """The fields of a stage in a recipe, and the hooks that the rest of hardneg calls.
 
     version: increased whenever the same spec and inputs give a different result. artifact_type: the type of the
-    artifact in `artifact_folder`. query_disk: estimated bytes, in total and per query of the split. purpose: a phrase
-    printed while the stage runs; a property if it depends on the fields. resumes: whether a stopped stage continues
-    from its folder; otherwise it starts with an empty one. every_process: whether all processes run the stage.
-    inherits: fields that default to the recipe's value. teaches: the plugin field whose network the stage trains; all
-    other networks must already be trained. reads_all_seeds: whether the stage reads the copies for all seeds; otherwise
-    it is copied with its inputs. in_blocks: whether its work is divided into blocks, which an engine makes.
+    artifact in `artifact_folder`. also_makes: further types, each with its folder. query_disk: estimated bytes, in
+    total and per query of the split. purpose: a phrase printed while the stage runs; like `also_makes`, a property if
+    it depends on the fields. resumes: whether a stopped stage continues from its folder; otherwise it starts with an
+    empty one. every_process: whether all processes run the stage. inherits: fields that default to the recipe's value.
+    teaches: the plugin field whose network the stage trains; all other networks must already be trained.
+    reads_all_seeds: whether the stage reads the copies for all seeds; otherwise it is copied with its inputs.
+    in_blocks: whether its work is divided into blocks, which an engine makes.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -193,6 +194,7 @@ class StageSpec(BaseModel):
     version: ClassVar[int]
     artifact_type: ClassVar[str]
     artifact_folder: ClassVar[str] = "."
+    also_makes: ClassVar[Mapping[str, str]] = {}
     query_disk: ClassVar[tuple[int, int] | None] = None
     needs_dataset: ClassVar[bool] = False
     purpose: ClassVar[str] = ""
@@ -217,8 +219,8 @@ class StageSpec(BaseModel):
     @property
     def parts(self) -> Mapping[str, str]:
         """The types that references to this stage may request, each with its folder; `section` if reports show one."""
-        shown = type(self).sections is not StageSpec.sections
-        return {self.artifact_type: self.artifact_folder, **({SECTION: "."} if shown else {})}
+        shown = {} if type(self).sections is StageSpec.sections else {SECTION: "."}
+        return {self.artifact_type: self.artifact_folder, **self.also_makes, **shown}
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """All references: the path in this spec, the stage named, and the requirements."""

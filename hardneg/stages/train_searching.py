@@ -82,11 +82,11 @@ class TrainQueries(training.EncoderOptions, base.IndexSpec):
         return self
 
     @property
-    def parts(self) -> Mapping[str, str]:
-        return {**super().parts} | ({"index": layout.INDEX_FOLDER} if self.centroids == "trained" else {})
+    def also_makes(self) -> Mapping[str, str]:  # type: ignore[override]
+        return {"index": layout.INDEX_FOLDER} if self.centroids == "trained" else {}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        return {fields.Trait.COMPRESSED: recipe.name} if "index" in self.parts else {}
+        return {fields.Trait.COMPRESSED: recipe.name} if self.also_makes else {}
 
     def identity(self) -> dict[str, Any]:
         watch = {} if self.watch is None else {"watch": self.watch.model_dump(mode="json")}

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, product
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -337,6 +337,7 @@ class RoundTrip(StageSpec):
 
     version = 1
     artifact_type = "collection"
+    also_makes: ClassVar[Mapping[str, str]] = {"run": "."}
     query_disk = (0, 4_000)
     purpose = "keep the generated queries whose passage a retriever finds again"
     needs_dataset = True
@@ -344,10 +345,6 @@ class RoundTrip(StageSpec):
     run: Annotated[Name, MEASURED] = Field(description="A search for the queries of the split.")
     split: Name = Field("train", description="The split to filter.")
     depth: int = Field(layout.RETURN_DEPTH, gt=0, description="Rank cut-off of the round trip.")
-
-    @property
-    def parts(self) -> dict[str, str]:
-        return {"collection": ".", "run": "."}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         return {**super().traits(recipe), Trait.WRITTEN_QUERIES: recipe.name}

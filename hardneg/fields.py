@@ -235,14 +235,23 @@ def has_answers(collection: Mapping[str, Any], split: str) -> bool:
 
 
 def marked(model: BaseModel, mark: type[_Mark]) -> Iterator[tuple[str, _Mark, Any]]:
-    """Yield path, mark and value of each field with the given type of mark, also in nested mappings and lists."""
+    """Yield path, mark and value of each field with the given type of mark, also in nested models, mappings and lists.
+
+    In a path, a model in a list has its name if it has one; all other items of lists have their position.
+    """
     for field_name, info in type(model).model_fields.items():
-        for found in info.metadata:
-            waiting = [(field_name, getattr(model, field_name))] if isinstance(found, mark) else []
-            while waiting:
-                path, value = waiting.pop(0)
-                if isinstance(value, Mapping | list | tuple):
-                    inner = value.items() if isinstance(value, Mapping) else enumerate(value)
-                    waiting[:0] = [(f"{path}.{key}", item) for key, item in inner]
-                elif value is not None:
-                    yield path, found, value
+        found = next((each for each in info.metadata if isinstance(each, mark)), None)
+        waiting = [(field_name, getattr(model, field_name))]
+        while waiting:
+            path, value = waiting.pop(0)
+            if isinstance(value, Mapping | list | tuple):
+                inner = value.items() if isinstance(value, Mapping) else enumerate(value)
+                waiting[:0] = [(f"{path}.{_key(key, item)}", item) for key, item in inner]
+            elif isinstance(value, BaseModel):
+                yield from ((f"{path}.{below}", each, held) for below, each, held in marked(value, mark))
+            elif found is not None and value is not None:
+                yield path, found, value
+
+
+def _key(key: object, item: object) -> object:
+    return getattr(item, "name", key) if type(key) is int and isinstance(item, BaseModel) else key

@@ -103,7 +103,7 @@ class TerminalSession(Session):
         count, total = 0, len(plan.until(until))
 
         def begins(step: "recipes.Step") -> None:
-            words = dict.fromkeys(filter(None, (step.name, step.verb, step.spec.why())))  # a name may be a verb
+            words = dict.fromkeys(filter(None, (step.name, step.verb, step.spec.purpose)))  # a name may be a verb
             say(f"[{count + 1}/{total}] {': '.join(words)}", err=True)
 
         def ends(step: "recipes.Step", artifact: Artifact, seconds: float | None) -> None:

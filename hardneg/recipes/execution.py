@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,11 @@ def _check_collection(done: Step, ahead: Sequence[Step], artifact: Artifact, pla
         return
     readers = [step for step in ahead if step.inputs.get(DATASET) == done.name]
     of_splits = [step for step in readers if Trait.OWN_QUERIES not in step.spec.traits(plan.recipe.view(step.name))]
-    problems = [f"stages.{step.name}.{line}" for step in of_splits for line in step.spec.missing(artifact.facts)]
+    problems = list[str]()
+    for step in of_splits:
+        view = plan.recipe.view(step.name)
+        known, found = {*step.spec.problems(view)}, step.spec.problems(replace(view, collection=artifact.facts))
+        problems += [f"stages.{step.name}.{line}" for line in found if line not in known]
     if problems:
         raise RecipeError(str(plan.recipe.source), problems)
     without = {split for split, counts in artifact.facts["splits"].items() if not counts["queries"]}
@@ -149,7 +153,7 @@ def _make(
         watcher.begins(step)
         started = time.monotonic()
         context = _context(step, store.workspace(step.key), plan, artifacts, watcher, options)
-        if not (step.spec.resumes or step.in_blocks):
+        if not (step.spec.resumes or step.spec.in_blocks):
             context.keep_only()
         if world().size > 1 and step.spec.every_process:
             from_first("work")
@@ -192,7 +196,7 @@ def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> 
     gc.freeze()  # keeps the many objects of libraries out of the collection below
     try:
         with disk_errors(context.folder), plugin_errors([*plugins, engine]), choices:
-            return dict(engine.make(context) if step.in_blocks else step.spec.make(context))
+            return dict((engine if step.spec.in_blocks else Local()).make(context))
     except Exception as error:
         told = isinstance(error, HardnegError) and not isinstance(error, (ArtifactError, DataError, ModelError))
         for item in context.inputs.values() if not (told or getattr(error.__cause__ or error, "errno", None)) else ():

@@ -14,7 +14,7 @@ from hardneg.recipes.language import EXTENDS, NAME, NAME_RULE, PRESETS, RecipeFu
 from hardneg.records import DATASET, START, PluginError, RecipeError, complaint, mistakes, suggestion
 from hardneg.registry import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
 from hardneg.runtime import SEED
-from hardneg.stages import ModelSpec, RecipeView, StageSpec, work
+from hardneg.stages import ModelSpec, RecipeView, SeededStages, StageSpec
 from hardneg.stages.indexing import ReadDataset
 
 _MOST_STAGES, _MOST_WITH_SEEDS, _MOST_SEEDS = 200, 2_000, 100
@@ -103,7 +103,7 @@ class Recipe:
 
     def view(self, name: str) -> RecipeView:
         """The recipe seen from the stage `name`."""
-        return RecipeView(name, self.stages, self.plugins, self.model, self.models)
+        return RecipeView(name, self.stages, self.plugins, self.model, self.models, self.outputs)
 
 
 def load_recipe(source: Path | RecipeFunction, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
@@ -141,7 +141,9 @@ def check_recipe(
     except PluginError as error:  # an unknown family
         problems.append(f"model.encoder: {error}")
         model = replace(model, encoder=None)
-    view = RecipeView("", stages, plugins, model, models)
+    of_outputs = list[str]()
+    outputs = _outputs(stages, top.outputs if top else {}, written, of_outputs)
+    view = RecipeView("", stages, plugins, model, models, outputs)
     with plugin_errors(stages.values()):
         for name, spec in stages.items():
             lines = list[str]()
@@ -150,13 +152,9 @@ def check_recipe(
         problems += _reference_problems(view, written)
         for name, spec in stages.items():
             problems += [f"stages.{name}.{line}" for line in spec.problems(replace(view, name=name))]
-    problems += seed_problems(stages, tree, top.seeds) if top and top.seeds else []
-    outputs = _outputs(stages, top.outputs if top else {}, written, problems)
+    problems += [*(seed_problems(stages, tree, top.seeds) if top and top.seeds else []), *of_outputs]
     if earlier or problems or top is None:
         raise RecipeError(f"{source}{f' (preset {preset})' if preset else ''}", [*dict.fromkeys([*earlier, *problems])])
-    for name, spec in stages.items():
-        if spec.artifact_type == "report":
-            stages[name] = spec.handing_out(outputs, replace(view, name=name))
     about = (source.stem, preset, source, top.title or source.stem, top.seed, top.model)
     recipe = Recipe(*about, stages, plugins, outputs, top.sizes, tree, tuple(notes), models=models)
     return over_seeds(recipe, top.seeds) if top.seeds else recipe
@@ -328,8 +326,9 @@ def over_seeds(recipe: Recipe, seeds: _Seeds) -> Recipe:
     seeded, drawing, stages = _seeded(recipe.stages, seeds), _drawing(recipe.stages, seeds), dict[str, StageSpec]()
     for name, spec in recipe.stages.items():
         if name not in seeded.copies:
-            named = any(target in seeded.copies for _, target, _ in spec.references())
-            stages[name] = spec.over_seeds(seeded) if named else spec
+            view, named = replace(recipe.view(name), seeded=seeded), (target for _, target, _ in spec.references())
+            again = any(target in seeded.copies for target in named)
+            stages[name] = spec.completed(view, recipe.tree["stages"].get(name, {}), []) if again else spec
         for seed, copy in seeded.copies.get(name, {}).items():
             renamed = with_references(spec, {other: copies[seed] for other, copies in seeded.copies.items()})
             if name in drawing:
@@ -367,22 +366,21 @@ def _drawing(stages: Mapping[str, StageSpec], seeds: _Seeds) -> list[str]:
     return [name for name, spec in stages.items() if _seed_path(spec) == "options.seed"]
 
 
-def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> work.SeededStages:
+def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> SeededStages:
     drawing, known = set(_drawing(stages, seeds)), dict[str, frozenset[str]]()
 
     def trainings(name: str, trail: frozenset[str] = frozenset()) -> frozenset[str]:
         if name not in stages or name in trail:
             return frozenset()
         if name not in known:
-            reads_all = type(stages[name]).over_seeds is not StageSpec.over_seeds
-            named = () if reads_all else (target for _, target, _ in stages[name].references())
+            named = () if stages[name].reads_all_seeds else (target for _, target, _ in stages[name].references())
             own = frozenset({name} & drawing)
             known[name] = own.union(*(trainings(target, trail | {name}) for target in named))
         return known[name]
 
     decided = {name: by for name in stages if (by := trainings(name))}
     copies = {name: {seed: f"{name}-seed-{seed}" for seed in seeds.values} for name in decided}
-    return work.SeededStages(copies, decided)
+    return SeededStages(copies, decided)
 
 
 def with_references(value: Any, names: Mapping[str, str], marked: bool = False) -> Any:

@@ -55,14 +55,12 @@ def estimate(plan: Plan, store: Store, until: str | None = None, documents: int 
         for step in steps:
             done = cached(step, known) if known is not None else None
             read = sizes.get(step.name) or sizes.get(step.inputs.get(DATASET, DATASET), sizes[DATASET])
-            if step.spec.artifact_type == "collection" and step.name not in sizes:
-                if done:
-                    stored, splits = _counts(done)
-                    sizes[step.name] = replace(read, documents=stored, splits=splits)
-                else:
-                    sizes[step.name] = step.spec.collection_sizes(read)
             collections = {path: sizes[name] for path, name in step.inputs.items() if name in sizes}
             row = step.spec.estimate(replace(step_sizes(read, plan, step, shapes), collections=collections))
+            if step.spec.artifact_type == "collection" and step.name not in sizes:
+                estimated = read.documents, read.splits if row.splits is None else row.splits
+                stored, splits = _counts(done) if done else estimated
+                sizes[step.name] = replace(read, documents=stored, splits=splits)
             estimates.append(Estimate(step, bool(done), row.items, row.unit, row.disk, None if done else like(step)))
     return estimates
 

@@ -47,11 +47,6 @@ class Step:
         """The verb of the stage, as in the recipe."""
         return self.spec.stage
 
-    @property
-    def in_blocks(self) -> bool:
-        """Whether the stage's work is divided into blocks, which an engine computes."""
-        return type(self.spec).blocks is not StageSpec.blocks
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -195,11 +190,12 @@ def explain(step: Step, store: Store) -> list[str]:
 
 
 def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Sources) -> Step:
-    spec = recipe.stages[name]
+    spec, view = recipe.stages[name], recipe.view(name)
+    identity = spec.identity()
     inputs = {path: target for path, target, _ in spec.references()}
     if spec.needs_dataset:
         inputs.setdefault(DATASET, DATASET)
-    inputs |= spec.implied(recipe.view(name))
+    inputs |= spec.implied(view)
     plugins = {field: recipe.plugins[name, field] for field, _, _ in spec.plugins()}
     locations = {field: mark.location_options for field, mark, _ in marked(spec, PluginKind)}
     locations |= {field: LOCATION_OPTIONS for field, plugin in plugins.items() if isinstance(plugin, TrainableReranker)}
@@ -208,7 +204,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
         "scheme": SCHEME,
         "stage": spec.stage,
         "version": spec.version,
-        "options": spec.identity(),
+        "options": {part: value for part, value in identity.items() if not callable(value)},
         "plugins": {
             field: plugin_identity(setting.name, plugins[field], locations.get(field, ()))
             for field, _, setting in spec.plugins()
@@ -223,7 +219,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
         elif isinstance(plugin, ReadsContent):
             origin["plugins"][field]["content"] = sources.digest(plugin.fingerprint)
     with plugin_errors(plugins.values()):
-        origin |= {part: sources.digest(find) for part, find in spec.content(recipe.view(name)).items()}
+        origin |= {part: sources.digest(partial(find, view)) for part, find in identity.items() if callable(find)}
     for path, mark, file in marked(spec, InputFile):
         origin[path] = sources.digest(partial(_file_digest, f"stages.{name}.{path}", file, mark.form))
     contents = (*sources.read, *(sources.of_start if START in inputs.values() else ()))

@@ -1,7 +1,7 @@
 """The base of all stages: their fields in a recipe, the hooks that the rest of hardneg calls, and their context."""
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Protocol, Self, TypeVar
@@ -19,9 +19,6 @@ from hardneg.records import layout, types, wording
 from hardneg.report.table import Section
 from hardneg.runtime import Progress
 from hardneg.store import options_in_key
-
-if TYPE_CHECKING:
-    from hardneg.stages.work import SeededStages
 
 _FULL = 0.6  # mean length of a document, as a share of the tokens read at most
 _TERMS = 120  # terms of a passage in a learned sparse index
@@ -43,11 +40,15 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Row:
-    """The estimate for a stage: the number of items to process, counted in `unit`, and the bytes of disk space."""
+    """The estimate for a stage: the number of items to process, counted in `unit`, and the bytes of disk space.
+
+    splits: the queries by split of a collection that the stage makes; by default, those of the one that it reads.
+    """
 
     items: int
     unit: str
     disk: int = 0
+    splits: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -97,14 +98,42 @@ def source_of(plugin: object) -> ModelSpec | None:
 
 
 @dataclass(frozen=True)
+class SeededStages:
+    """The stages that are copied for seeds.
+
+    copies: names by stage and seed. trainings: by stage, the stages whose seeds determine its artifact.
+    """
+
+    copies: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    trainings: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def of(self, name: str) -> str | dict[int, str]:
+        """Return the name to use for a stage: its own, that of its only copy, or the names of all copies by seed."""
+        copies = dict(self.copies.get(name, {}))
+        return copies if len(copies) > 1 else next(iter(copies.values()), name)
+
+    def share(self, one: str, other: str) -> bool:
+        """Return whether two stages depend on the same training stage, such as a shared warm-up, and so on its seed."""
+        return bool(self.trainings.get(one, frozenset()) & self.trainings.get(other, frozenset()))
+
+
+@dataclass(frozen=True)
 class RecipeView:
-    """A recipe as seen from stage `name`. plugins: configured, by stage and field. trail: stages visited before."""
+    """A recipe as seen from stage `name`.
+
+    plugins: configured, by stage and field. outputs: the stages whose `model` and `index` are published. seeded: the
+    stages that are copied for seeds. collection: facts of the collection that the stage reads, once known. trail:
+    stages visited before.
+    """
 
     name: str
     stages: Mapping[str, "StageSpec"]
     plugins: Mapping[tuple[str, str], Any]
     model: ModelSpec
     models: resolved.ResolvedModels = field(default_factory=resolved.ResolvedModels, repr=False, compare=False)
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    seeded: SeededStages = field(default_factory=SeededStages)
+    collection: Facts | None = None
     trail: frozenset[str] = frozenset()
 
     def at(self, name: str) -> "tuple[StageSpec | None, RecipeView]":
@@ -147,10 +176,13 @@ class StageSpec(BaseModel):
     """The fields of a stage in a recipe, and the hooks that the rest of hardneg calls.
 
     version: increased whenever the same spec and inputs give a different result. artifact_type: the type of the
-    artifact in `artifact_folder`. query_disk: estimated bytes, in total and per query of the split. purpose: a phrase
-    printed while the stage runs. resumes: whether a stopped stage continues from its folder; otherwise it starts with
-    an empty one. every_process: whether all processes run the stage. inherits: fields that default to the recipe's
-    value. teaches: the plugin field whose network the stage trains; all other networks must already be trained.
+    artifact in `artifact_folder`. also_makes: further types, each with its folder. query_disk: estimated bytes, in
+    total and per query of the split. purpose: a phrase printed while the stage runs; like `also_makes`, a property if
+    it depends on the fields. resumes: whether a stopped stage continues from its folder; otherwise it starts with an
+    empty one. every_process: whether all processes run the stage. inherits: fields that default to the recipe's value.
+    teaches: the plugin field whose network the stage trains; all other networks must already be trained.
+    reads_all_seeds: whether the stage reads the copies for all seeds; otherwise it is copied with its inputs.
+    in_blocks: whether its work is divided into blocks, which an engine makes.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -162,12 +194,15 @@ class StageSpec(BaseModel):
     version: ClassVar[int]
     artifact_type: ClassVar[str]
     artifact_folder: ClassVar[str] = "."
+    also_makes: ClassVar[Mapping[str, str]] = {}
     query_disk: ClassVar[tuple[int, int] | None] = None
     needs_dataset: ClassVar[bool] = False
     purpose: ClassVar[str] = ""
     teaches: ClassVar[str] = ""
     resumes: ClassVar[bool] = False
     every_process: ClassVar[bool] = False
+    reads_all_seeds: ClassVar[bool] = False
+    in_blocks: ClassVar[bool] = False
     inherits: ClassVar[tuple[str, ...]] = ("seed", "title", "segments")
     if TYPE_CHECKING:
         stage: str  # the verb, a field of every stage
@@ -181,15 +216,11 @@ class StageSpec(BaseModel):
             raise ValueError("; ".join(lines))
         return self
 
-    def why(self) -> str:
-        """Return the purpose of the stage, which is printed during a run; may be empty."""
-        return self.purpose
-
     @property
     def parts(self) -> Mapping[str, str]:
         """The artifact types of this stage, each with its folder, and `section` if reports can show one."""
-        shown = type(self).sections is not StageSpec.sections
-        return {self.artifact_type: self.artifact_folder, **({SECTION: "."} if shown else {})}
+        shown = {} if type(self).sections is StageSpec.sections else {SECTION: "."}
+        return {self.artifact_type: self.artifact_folder, **self.also_makes, **shown}
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
         """Return all references: the path in this spec, the name of the stage, and the requirements."""
@@ -200,28 +231,27 @@ class StageSpec(BaseModel):
         return ((path, mark.kind, setting) for path, mark, setting in marked(self, PluginKind))
 
     def identity(self) -> dict[str, Any]:
-        """Return the fields that may change the result; references, plugins and files enter the key by content."""
+        """Return the fields that may change the result; references, plugins and files enter the key by content.
+
+        A value may be a function of the recipe, which returns the digest of other content or raises a HardnegError.
+        """
         marks, described = Reference | PluginKind | InputFile, type(self).model_fields.items()
         by_content = [name for name, info in described if any(isinstance(each, marks) for each in info.metadata)]
         return options_in_key(self, {"stage", *by_content})
 
-    def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
-        """Return additional key content by name: functions that return a digest or raise a HardnegError."""
-        return {}
-
     def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> Self:
         """Return the stage with its recipe-dependent defaults filled in; written: the stage's mapping in the recipe.
 
-        Suspicious but valid settings are added to `notes`, one line each: `field: problem; advice`.
+        Suspicious but valid settings are added to `notes`, one line each: `field: problem; advice`. A stage that reads
+        the copies for all seeds is completed again once these are known, and then names them as `recipe.seeded` does.
         """
         return self
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Yield the mistakes of this stage in its recipe, one line each: `field: problem; advice`."""
-        yield from ()
+        """Yield the mistakes of this stage in its recipe, one line each: `field: problem; advice`.
 
-    def missing(self, collection: Facts) -> Iterator[str]:
-        """Yield the requirements that a collection does not meet; collection: the facts of stage `dataset`."""
+        Called again with `recipe.collection`, for requirements that the collection does not meet.
+        """
         yield from ()
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
@@ -235,21 +265,22 @@ class StageSpec(BaseModel):
         pairs = ((passes, pair) for target, passes in passed for pair in recipe.traits(target).items())
         return {trait: origin for passes, (trait, origin) in pairs if trait in passes}
 
-    def over_seeds(self, seeds: "SeededStages") -> Self:
-        """Return the stage with references to the copies for all seeds; used by verbs that compare seeds."""
-        return self
-
-    def handing_out(self, outputs: Mapping[str, str], recipe: RecipeView) -> Self:
-        """Return the stage with the recipe's outputs filled in; used by verbs that write a report."""
-        return self
-
     def began_with(self, recipe: RecipeView) -> ModelSpec:
-        """Return the pretrained model with which this stage encodes or starts training; by default, the recipe's."""
-        return recipe.model
+        """Return the pretrained model with which this stage encodes or starts training: that of its first model input.
+
+        Without one, it is the network of a stage that makes a model, or else the recipe's own model.
+        """
+        named = next((name for _, name, need in self.references() if need.artifact_types == ("model",)), None)
+        own = self.network(recipe) if named is None and self.artifact_type == "model" else None
+        return own or recipe.model_of(named or layout.START)
 
     def network(self, recipe: RecipeView) -> ModelSpec | None:
-        """Return the network other than the recipe's model that this stage loads; used for estimates and lookups."""
-        return None
+        """Return the network other than the recipe's model that this stage loads; used for estimates and lookups.
+
+        By default, it is that of the first reranker or query writer with a `source`.
+        """
+        loaded = (recipe.plugin(path) for path, kind, _ in self.plugins() if kind in ("rerankers", "writers"))
+        return next(filter(None, map(source_of, loaded)), None)
 
     def estimate(self, sizes: Sizes) -> Row:
         """Return a rough estimate for the stage; here, based on `query_disk`."""
@@ -257,10 +288,6 @@ class StageSpec(BaseModel):
             return Row(1, "stage")
         count = sizes.queries(str(vars(self)["split"]))
         return Row(count, "queries", self.query_disk[0] + count * self.query_disk[1])
-
-    def collection_sizes(self, sizes: Sizes) -> Sizes:
-        """Return the estimated sizes of the collection that this stage writes; sizes: those of the one it reads."""
-        return sizes
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         """Return artifact files or folders by path in the run folder; folders have no suffix and may be missing."""
@@ -270,19 +297,12 @@ class StageSpec(BaseModel):
         """Return the report sections on artifacts of this verb; sources: the artifacts by label."""
         return []
 
-    def settings(self, source: "ArtifactInput") -> Mapping[str, object]:
-        """Return the settings that a report shows for an artifact of this stage, by name."""
-        return {}
+    def make(self, context: "StageContext[Self]") -> Any:
+        """Write the artifact to the context's folder and return the facts for its manifest.
 
-    def make(self, context: "StageContext[Self]") -> Facts:
-        """Write the artifact to the context's folder (by default, in blocks) and return the facts for its manifest."""
-        from hardneg.stages.work import make_blocks
-
-        return make_blocks(context)
-
-    def blocks(self, context: "StageContext[Self]", first: bool = True) -> Any:
-        """Return the stage's work as `StageBlocks`, opened in each process; the first process writes shared files."""
-        raise NotImplementedError(f"stage {self.stage} defines no blocks")
+        A stage `in_blocks` only opens its work, in each process, and returns it as `StageBlocks`.
+        """
+        raise NotImplementedError(f"stage {self.stage} makes nothing")
 
 
 class IndexSpec(StageSpec):
@@ -354,7 +374,7 @@ class StageContext(Generic[Spec]):
     """The context of a running stage, which reads `inputs`, writes to `folder`, and returns facts for the manifest.
 
     folder: an empty folder, unless the stage resumes. plugins: configured plugins by field. ran: the command that ran
-    the recipe (empty if unknown) and the recipe's model.
+    the recipe (empty if unknown) and the recipe's model. first: whether this process writes the files that all share.
     """
 
     name: str
@@ -366,6 +386,7 @@ class StageContext(Generic[Spec]):
     device: str | None = None
     models: resolved.ResolvedModels = field(default_factory=resolved.ResolvedModels, repr=False, compare=False)
     ran: tuple[str, str] = ("", "")
+    first: bool = True
 
     def inputs_of(self, field_name: str) -> dict[str, ArtifactInput]:
         """Return the inputs of a field that maps labels to stages, by label and in recipe order."""
@@ -387,7 +408,7 @@ class Engine(Protocol):
     version: ClassVar[int]
 
     def make(self, context: StageContext[StageSpec]) -> Facts:
-        """Compute the unfinished blocks of a stage exactly as `StageSpec.make` does, and return the manifest facts."""
+        """Compute the unfinished blocks of a stage exactly as `Local` does, and return the manifest facts."""
 
 
 @dataclass(frozen=True)
@@ -397,5 +418,8 @@ class Local:
     version: ClassVar[int] = 1
 
     def make(self, context: StageContext[StageSpec]) -> Facts:
-        """Run the stage by calling its own `make` method."""
-        return context.spec.make(context)
+        """Run the stage by calling its own `make` method, and compute the blocks that it returns."""
+        from hardneg.stages.work import make_blocks
+
+        facts: Facts = make_blocks(context) if context.spec.in_blocks else context.spec.make(context)
+        return facts

@@ -36,7 +36,7 @@ class Evaluate(StageSpec):
     artifact_type = "metrics"
     query_disk = (2_000, 300)
     purpose = "measure every system on the same queries, and test the differences"
-    needs_dataset = True
+    needs_dataset = reads_all_seeds = True
     stage: Literal["evaluate"]
     runs: Annotated[dict[str, work.BySeed], fields.MEASURED]
     split: fields.Name = Field("test", description=fields.SPLIT)
@@ -103,8 +103,10 @@ class Evaluate(StageSpec):
         for number, pair in enumerate(self.shared_seeds):
             if not {*pair} <= several.keys() or several[pair[0]] != several[pair[1]]:
                 yield f"shared_seeds.{number}: {' and '.join(pair)} are not rows with the same seeds; remove the pair"
+        if recipe.collection is not None:
+            yield from self._lacking(recipe.collection)
 
-    def missing(self, collection: Facts) -> Iterator[str]:
+    def _lacking(self, collection: Facts) -> Iterator[str]:
         if self.by_group is True and not collection.get("groups", {}).get("queries"):
             yield "by_group: no query of this dataset has a group; remove it, or set query_groups to a file"
         answers = [name for name in self.metrics if name.startswith("answer@")]
@@ -129,8 +131,9 @@ class Evaluate(StageSpec):
         tests = {"over seeds": "quasi-F, pigeonhole bootstrap"} if seeded else {}
         return {**super().identity(), "labels": list(self.runs), **tests}
 
-    def over_seeds(self, copies: work.SeededStages) -> "Evaluate":
+    def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> "Evaluate":
         """Return the stage with the runs of all seeds per row; rows share seeds if they depend on one training run."""
+        copies = recipe.seeded
         seeded = {label: run for label, run in self.runs.items() if isinstance(run, str) and run in copies.copies}
         runs = {**self.runs, **{label: copies.of(run) for label, run in seeded.items()}}
         pairs = combinations([label for label in seeded if not isinstance(runs[label], str)], 2)
@@ -141,11 +144,6 @@ class Evaluate(StageSpec):
         references = recipe.stages[recipe.report].references() if recipe.report else ()
         shown = {target for _, target, need in references if self.artifact_type in need.artifact_types}
         return {f"metrics-{recipe.name}.json" if shown and recipe.name not in shown else layout.METRICS: layout.METRICS}
-
-    def settings(self, source: ArtifactInput) -> Mapping[str, object]:
-        queries = f"{wording.counted(source.facts['queries'], 'query')} of split {self.split}"
-        of_data = {"passages": source.facts["passages"], "evaluated on": queries}
-        return {**of_data, "relevant from grade": self.relevance_level}
 
     def sections(self, sources: Mapping[str, ArtifactInput]) -> list[table.Section]:
         paths = {label: source.folder / layout.METRICS for label, source in sources.items()}
@@ -276,7 +274,6 @@ class Analyze(StageSpec):
     version = 3
     artifact_type = "analysis"
     query_disk = (1_000_000, 100)
-    purpose = "explain the metrics"
     needs_dataset = True
     stage: Literal["analyze"]
     analysis: Annotated[tuple[SerializeAsAny[Analysis], ...], BeforeValidator(_parse_analyses), Field(min_length=1)]
@@ -284,14 +281,9 @@ class Analyze(StageSpec):
     relevance_level: int = Field(1, gt=0)
     seed: int = SEED
 
-    def why(self) -> str:
-        return f"{self.purpose}: {wording.joined([each.name for each in self.analysis])}"
-
-    def references(self) -> Iterator[tuple[str, str, fields.Reference]]:
-        yield from super().references()
-        for each in self.analysis:
-            for path, name, need in each.references():
-                yield f"{_FIELD}.{each.name}.{path}", name, need
+    @property
+    def purpose(self) -> str:  # type: ignore[override]
+        return f"explain the metrics: {wording.joined([each.name for each in self.analysis])}"
 
     def identity(self) -> dict[str, Any]:
         shared = {name: getattr(self, name) for name in ("split", "relevance_level", "seed")}
@@ -302,6 +294,8 @@ class Analyze(StageSpec):
             if recipe.query_model(index) is None and fields.Trait.IMPORTED in recipe.traits(index):
                 problem = f"the model of the imported vectors of {index!r} is unknown"
                 yield f"{_FIELD}.{each.name}.{path}: missing, and {problem}; set it to the query encoder"
+        if (collection := recipe.collection) is not None:
+            yield from (f"{_FIELD}.{problem}" for each in self.analysis for problem in each.missing(collection))
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
         named = ((each.name, path, recipe.query_model(index)) for each, path, index in self._encoders())
@@ -313,10 +307,6 @@ class Analyze(StageSpec):
     def sections(self, sources: Mapping[str, ArtifactInput]) -> list[table.Section]:
         made = ((label, each.spec, each.folder) for label, each in sources.items() if isinstance(each.spec, Analyze))
         return [section for label, spec, folder in made for section in sections(label, spec.analysis, folder)]
-
-    def missing(self, collection: Facts) -> Iterator[str]:
-        for each in self.analysis:
-            yield from (f"{_FIELD}.{problem}" for problem in each.missing(collection))
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         return {f"analyses/{recipe.name}": "."}

@@ -1,7 +1,7 @@
 """Stages `dataset`, `model`, `encode`, `import` and `index`: collections, further models, and indexes."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -43,9 +43,10 @@ class ReadDataset(StageSpec):
         names = re.split(r"[/\\]", str(self.loader.options.get("source", "")).lower())
         return not {"arguana", "quora"}.isdisjoint(names) if self.exclude_own is None else self.exclude_own
 
-    def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
-        excluded = {"excluded": lambda: "documents with the query's id"} if self._excludes else {}
-        return {"source": recipe.plugins[recipe.name, "loader"].fingerprint, **excluded}
+    def identity(self) -> dict[str, Any]:
+        excluded = {"excluded": lambda recipe: "documents with the query's id"} if self._excludes else {}
+        source = {"source": lambda recipe: recipe.plugins[recipe.name, "loader"].fingerprint()}
+        return {**super().identity(), **source, **excluded}
 
     def estimate(self, sizes: base.Sizes) -> base.Row:
         return base.Row(sizes.documents, "passages", sizes.documents * 600)
@@ -73,11 +74,8 @@ class BroughtModel(StageSpec):
     stage: Literal["model"]
     model: fields.Model = Field(json_schema_extra=fields.FREE)
 
-    def content(self, recipe: RecipeView) -> Mapping[str, Callable[[], str]]:
-        return {"model": lambda: recipe.models.of(self.model).digest}
-
-    def began_with(self, recipe: RecipeView) -> spec.ModelSpec:
-        return self.model
+    def identity(self) -> dict[str, Any]:
+        return {**super().identity(), "model": lambda recipe: recipe.models.of(self.model).digest}
 
     def network(self, recipe: RecipeView) -> spec.ModelSpec:
         return self.model
@@ -105,7 +103,7 @@ class Encode(base.IndexSpec):
 
     version = 2
     purpose = "encode every passage as a vector"
-    every_process = True
+    every_process = in_blocks = True
     artifact_type = "index"
     needs_dataset = True
     stage: Literal["encode"]
@@ -130,9 +128,6 @@ class Encode(base.IndexSpec):
         own = [fields.Trait.SEGMENTS] if self.segments is not None else []
         return dict.fromkeys([*own, *([form] if form else [])], recipe.name)
 
-    def began_with(self, recipe: RecipeView) -> spec.ModelSpec:
-        return recipe.model_of(self.model)
-
     def query_model(self, recipe: RecipeView) -> str:
         return self.model
 
@@ -144,7 +139,7 @@ class Encode(base.IndexSpec):
 
         return open_store(source.folder, options, progress)
 
-    def blocks(self, context: "StageContext[Encode]", first: bool = True) -> "EncodedBlocks":
+    def make(self, context: "StageContext[Encode]") -> "EncodedBlocks":
         """Return the work in blocks of passages or segments. Raises ArtifactError if a stopped run had other blocks."""
         from hardneg.encoders.stream import Layout
 

@@ -42,7 +42,7 @@ class Mine(StageSpec):
     version = 2
     artifact_type = "negatives"
     query_disk = (0, 4_000)
-    every_process = True
+    every_process = in_blocks = True
     purpose = "select hard negatives, which are passages that rank high but are not labelled relevant"
     needs_dataset = True
     stage: Literal["mine"]
@@ -95,17 +95,15 @@ class Mine(StageSpec):
                 yield f"form: {error}"
         elif self.form != form_names.OWN:
             yield "form: needs `file`; set `file`, or remove form"
-
-    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
         needing = self.without_answers or choosing.needs_answers(self.filters)
-        if needing and not fields.has_answers(collection, self.split):
+        if needing and recipe.collection is not None and not fields.has_answers(recipe.collection, self.split):
             name = "without_answers" if self.without_answers else "filters"
             yield f"{name}: needs answers, but split {self.split} has none; remove it, or use another dataset"
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         return {fields.Trait.MORE_POSITIVES: recipe.name} if self.also_qrels else {}
 
-    def blocks(self, context: "StageContext[Mine]", first: bool = True) -> "MinedBlocks":
+    def make(self, context: "StageContext[Mine]") -> "MinedBlocks":
         """Return the work in blocks of queries, whose candidates stream through the miner."""
         collection = work.open_collection(context.inputs["dataset"])
         query_ids = work.open_queries(context, collection, self.split).query_ids
@@ -217,10 +215,10 @@ class Label(StageSpec):
             raise ValueError(f"below: must be at most `above` ({self.above:g}), not {self.below:g}")
         return self
 
-    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        if self.split not in collection["splits"]:
+    def problems(self, recipe: RecipeView) -> Iterator[str]:
+        if recipe.collection is not None and self.split not in (known := recipe.collection["splits"]):
             share = "withhold a share of the queries, as in `dataset: {name: ..., withheld: {unlabelled: 0.5}}`"
-            advice = share if self.split == UNLABELLED else f"available: {', '.join(collection['splits'])}"
+            advice = share if self.split == UNLABELLED else f"available: {', '.join(known)}"
             yield f"split: this dataset has no split {self.split!r}; {advice}"
 
     def identity(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
@@ -12,6 +12,7 @@ from hardneg.fields import LATER, SECTION, Name, Reference, Trait
 from hardneg.records import layout, wording
 from hardneg.report import content, figure, page, query_section, table
 from hardneg.stages import ArtifactInput, Facts, RecipeView, StageContext, StageSpec, base, work
+from hardneg.store import options_in_key
 from hardneg.training.checkpoint import History
 
 _ByLabel = Mapping[str, Mapping[int | None, ArtifactInput]]
@@ -29,7 +30,7 @@ class Report(StageSpec):
     version = 4
     artifact_type = "report"
     purpose = "write a report with tables and figures"
-    needs_dataset = True
+    needs_dataset = reads_all_seeds = True
     stage: Literal["report"]
     evaluation: Annotated[Name, Reference(("metrics",))]
     training: Annotated[dict[str, work.BySeed], Reference(("model", "reranker"))] = Field(default_factory=dict)
@@ -38,10 +39,13 @@ class Report(StageSpec):
     title: str = ""
     about: str = Field(default="", json_schema_extra=LATER)
 
-    def handing_out(self, outputs: Mapping[str, str], recipe: RecipeView) -> "Report":
-        rows = getattr(recipe.stages.get(self.evaluation), "runs", {})
-        about = self.about or (row_of(outputs["model"], rows, recipe.stages) if "model" in outputs else "")
-        return self.model_copy(update={"about": about})
+    def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> "Report":
+        rows, model = getattr(recipe.stages.get(self.evaluation), "runs", {}), recipe.outputs.get("model")
+        changed: dict[str, dict[str, work.BySeed]] = {field: dict(getattr(self, field)) for field in _LABELLED}
+        for named in changed.values():
+            named |= {label: recipe.seeded.of(name) for label, name in named.items() if isinstance(name, str)}
+        about = self.about or (row_of(model, rows, recipe.stages) if model else "")
+        return self.model_copy(update={**changed, "about": about})
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         rows = getattr(recipe.stages.get(self.evaluation), "runs", {})
@@ -56,12 +60,6 @@ class Report(StageSpec):
         if evaluation is not None and evaluation.dataset and self.dataset is None:
             runs["dataset"] = evaluation.dataset
         return runs | {f"behind.{at}": name for at, name in enumerate(steps_behind(runs.values(), recipe.stages))}
-
-    def over_seeds(self, seeds: work.SeededStages) -> "Report":
-        changed: dict[str, dict[str, work.BySeed]] = {field: dict(getattr(self, field)) for field in _LABELLED}
-        for named in changed.values():
-            named |= {label: seeds.of(name) for label, name in named.items() if isinstance(name, str)}
-        return self.model_copy(update=changed)
 
     def estimate(self, sizes: base.Sizes) -> base.Row:
         return base.Row(1, "page", 4_000_000)
@@ -151,13 +149,24 @@ def _histories(trained: _ByLabel) -> dict[str, list[dict[str, Any]]]:
 
 def _settings(evaluation: ArtifactInput, trained: _ByLabel) -> dict[str, object]:
     """Return the settings of the evaluation and, prefixed by their labels, of training stages."""
-    settings_of = dict(evaluation.spec.settings(evaluation)) if evaluation.spec else {}
+    spec, facts, settings_of = cast(Any, evaluation.spec), evaluation.facts, dict[str, object]()
+    if hasattr(spec, "relevance_level"):
+        queries = f"{wording.counted(facts['queries'], 'query')} of split {spec.split}"
+        settings_of = {"passages": facts["passages"], "evaluated on": queries}
+        settings_of["relevant from grade"] = spec.relevance_level
     for label, sources in trained.items():
-        by_seed = [source.spec.settings(source) for source in sources.values() if source.spec]
+        by_seed = [_of_training(source) for source in sources.values()]
         for name in dict.fromkeys(name for settings in by_seed for name in settings):
             values = {str(settings[name]): settings[name] for settings in by_seed if name in settings}
             settings_of[f"{label}: {name}"] = ", ".join(values) if len(values) > 1 else values.popitem()[1]
     return settings_of
+
+
+def _of_training(source: ArtifactInput) -> dict[str, object]:
+    if (options := getattr(source.spec, "options", None)) is None or "loss" not in source.plugins:
+        return {}
+    figures = {name: value for name, value in source.facts.items() if isinstance(value, int | float)}
+    return {"loss": source.plugins["loss"], **options_in_key(options), **figures}
 
 
 def _sections(by_label: _ByLabel) -> list[table.Section]:

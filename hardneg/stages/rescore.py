@@ -19,7 +19,7 @@ from hardneg.formats.collection import Queries
 from hardneg.protocols import Reranker, TrainableReranker
 from hardneg.records import errors, layout, types, wording
 from hardneg.runtime import Task
-from hardneg.stages import Corpus, Facts, ModelSpec, RecipeView, RunSpec, StageContext, StoredCollection, base, work
+from hardneg.stages import Corpus, Facts, RecipeView, RunSpec, StageContext, StoredCollection, work
 from hardneg.store import replace_text
 
 _PAIRS = 1024  # pairs per block, sorted by length together; a stop loses at most one block
@@ -35,7 +35,7 @@ class Rerank(RunSpec):
 
     version = 2
     purpose = "rerank the top passages"
-    every_process = True
+    every_process = in_blocks = True
     stage: Literal["rerank"]
     reranker: Annotated[fields.Name | None, fields.Reference(("reranker",))] = None
     plugin: Annotated[fields.Setting | None, fields.PluginKind("rerankers")] = Field(
@@ -59,14 +59,11 @@ class Rerank(RunSpec):
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         return {**super().traits(recipe), **({fields.Trait.ADDED_POSITIVES: recipe.name} if self.positives else {})}
 
-    def network(self, recipe: RecipeView) -> ModelSpec | None:
-        return base.source_of(recipe.plugin("plugin"))
-
     def list_length(self, recipe: RecipeView) -> int:
         listed = recipe.list_length(self.run)
         return self.depth if listed is None else min(self.depth, listed)
 
-    def blocks(self, context: "StageContext[Rerank]", first: bool = True) -> "RerankBlocks":
+    def make(self, context: "StageContext[Rerank]") -> "RerankBlocks":
         """Return the work in blocks of queries; the scores of different queries are independent."""
         collection, source = work.open_collection(context.inputs["dataset"]), context.inputs.get("reranker")
         queries = work.queries_of(context, collection, self.split)
@@ -231,11 +228,6 @@ class Fuse(RunSpec):
         """The fusion before tuning, for lists in the order of `labels`."""
         weights = tuple(self.weights.get(label, 1.0) for label in self.labels)
         return Fusion(self.method, weights, self.missing_scores, self.constant, self.norm, self.depth)
-
-    def references(self) -> Iterator[tuple[str, str, fields.Reference]]:
-        yield from super().references()
-        for path, mark, name in fields.marked(self.tuning, fields.Reference) if self.tuning else ():
-            yield f"tuning.{path}", name, mark
 
     def identity(self) -> dict[str, object]:
         weights = dict(zip(self.labels, self.fusion.weights, strict=True))

@@ -51,8 +51,7 @@ class Search(RunSpec):
     """
 
     version = 1
-    purpose = "rank the passages for the queries"
-    every_process = True
+    every_process = in_blocks = True
     stage: Literal["search"]
     index: Annotated[Name, Reference(("index",))]
     model: Annotated[Name | None, Reference(("model",))] = None
@@ -99,8 +98,10 @@ class Search(RunSpec):
         if "scores" in given and similarity not in (None, "cosine"):
             yield f"scores: angular needs model.similarity: cosine, not {similarity}; remove it"
 
-    def why(self) -> str:
-        return self.purpose if self.queries is not None else _PURPOSES.get(self.split, self.purpose)
+    @property
+    def purpose(self) -> str:  # type: ignore[override]
+        general = "rank the passages for the queries"
+        return general if self.queries is not None else _PURPOSES.get(self.split, general)
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
         own = recipe.query_model(self.index) if self.model is None and self.query_vectors is None else None
@@ -119,26 +120,24 @@ class Search(RunSpec):
         candidates = recipe.list_length(self.candidates) if self.candidates else None
         return self.depth if candidates is None else min(self.depth, candidates)
 
-    def blocks(self, context: "StageContext[Search]", first: bool = True) -> "SearchBlocks":
+    def make(self, context: "StageContext[Search]") -> "SearchBlocks":
         """Return the work in blocks of queries; blocks share passes over the index."""
         collection, whole = work.open_collection(context.inputs["dataset"]), Counter[str]()
-        wanted = searched_queries(context, collection, whole, first)
+        wanted = searched_queries(context, collection, whole)
         sizes, travels = work.query_blocks(len(wanted), _BLOCK), self.query_vectors is None
         return SearchBlocks(
             context, sizes, "searching", travels=travels, collection=collection, queries=wanted, whole=whole
         )
 
 
-def searched_queries(
-    context: StageContext[Search], collection: StoredCollection, facts: Counter[str], first: bool
-) -> Queries:
-    """Return the queries of a search, from a split or from a file, which the `first` process stores.
+def searched_queries(context: StageContext[Search], collection: StoredCollection, facts: Counter[str]) -> Queries:
+    """Return the queries of a search, from a split or from a file, which the first process stores.
 
     Raises DataError if the file is malformed or has only queries of the collection, or if no query has a positive.
     """
     spec = context.spec
     if spec.queries is not None:
-        if first:
+        if context.first:
             path = Path(spec.queries).expanduser()
             known = {query_id: text for split in collection.splits for query_id, text in collection.queries(split)}
             read = source_files.read_query_file(path, known, facts)

@@ -11,7 +11,7 @@ from hardneg import fields
 from hardneg.encoders.protocol import EncodeOptions
 from hardneg.protocols import TrainableReranker
 from hardneg.records import errors, layout, types, wording
-from hardneg.stages import Facts, ModelSpec, RecipeView, StageContext, StoredCollection, base, training, work
+from hardneg.stages import Facts, RecipeView, StageContext, StoredCollection, base, training, work
 from hardneg.store import options_in_key
 from hardneg.training import examples, sources
 from hardneg.training.options import RerankerOptions
@@ -46,7 +46,6 @@ class Train(training.TeacherOptions, training.DualOptions):
     """Trains a dual encoder on mined negatives or, with split `train`, on in-batch negatives alone."""
 
     version = 2
-    purpose = "train the model to distinguish relevant passages from the hard negatives"
     stage: Literal["train"]
     negatives: Annotated[fields.Name | None, fields.Reference(("negatives",))] = Field(
         default=None, description="Mined negatives, with their queries."
@@ -73,12 +72,6 @@ class Train(training.TeacherOptions, training.DualOptions):
         if self.negatives is None and self.options.negatives_per_query and not self.datasets:
             raise ValueError("negatives: missing; for in-batch negatives only, set options.negatives_per_query to 0")
         return self
-
-    def references(self) -> Iterator[tuple[str, str, fields.Reference]]:
-        yield from super().references()
-        for name, source in self.datasets.items():
-            for path, need, target in fields.marked(source, fields.Reference):
-                yield f"datasets.{name}.{path}", target, need
 
     def identity(self) -> dict[str, Any]:
         identity = super().identity()
@@ -115,10 +108,11 @@ class Train(training.TeacherOptions, training.DualOptions):
             if source.negatives in recipe.stages and source.dataset not in (None, own):
                 yield f"datasets.{name}.dataset: {source.negatives!r} was mined from {own!r}; remove it"
 
-    def why(self) -> str:
-        others = "the passages of the other queries in the batch"
+    @property
+    def purpose(self) -> str:  # type: ignore[override]
         mined = self.negatives is not None or self.datasets
-        return self.purpose if mined else self.purpose.replace("the hard negatives", others)
+        others = "the hard negatives" if mined else "the passages of the other queries in the batch"
+        return f"train the model to distinguish relevant passages from {others}"
 
     def estimate(self, sizes: base.Sizes, split: str = "train", models: int = 1) -> base.Row:
         if self.datasets:  # trains on the queries of all collections
@@ -221,9 +215,6 @@ class TrainReranker(training.TeacherOptions, training.ValidationOptions, trainin
         elif wanted is not None and (own := getattr(reranker, "head", None)) not in (None, wanted):
             mismatch = f"{self.loss.name} needs {wanted} outputs, but the reranker has {own}"
             yield f"loss: {mismatch}; set reranker.outputs: {wanted}, or use loss bce"
-
-    def network(self, recipe: RecipeView) -> ModelSpec | None:
-        return base.source_of(recipe.plugin("reranker"))
 
     def estimate(self, sizes: base.Sizes) -> base.Row:
         return base.Row(self.options.last_step(sizes.queries("train")), "steps", 4 * sizes.network.weights)

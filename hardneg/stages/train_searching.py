@@ -82,11 +82,11 @@ class TrainQueries(training.EncoderOptions, base.IndexSpec):
         return self
 
     @property
-    def parts(self) -> Mapping[str, str]:
-        return {**super().parts} | ({"index": layout.INDEX_FOLDER} if self.centroids == "trained" else {})
+    def also_makes(self) -> Mapping[str, str]:  # type: ignore[override]
+        return {"index": layout.INDEX_FOLDER} if self.centroids == "trained" else {}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        return {fields.Trait.COMPRESSED: recipe.name} if "index" in self.parts else {}
+        return {fields.Trait.COMPRESSED: recipe.name} if self.also_makes else {}
 
     def identity(self) -> dict[str, Any]:
         watch = {} if self.watch is None else {"watch": self.watch.model_dump(mode="json")}
@@ -220,10 +220,8 @@ class TrainRefreshed(training.DualOptions):
         elif self.backend is not None and family is not None and source not in (None, family.form):
             problem = f"{self.backend.name} is built from {words.get(str(source), source)}"
             yield f"backend: {problem}, but the recipe's model has {words[family.form]}; use another index"
-
-    def missing(self, collection: Facts) -> Iterator[str]:
         needing = {"refresh.without_answers": self.refresh.without_answers, "filters": needs_answers(self.filters)}
-        if not fields.has_answers(collection, self.split):
+        if recipe.collection is not None and not fields.has_answers(recipe.collection, self.split):
             reason = f"needs answers, but split {self.split} has none; remove it"
             yield from (f"{name}: {reason}" for name, needs in needing.items() if needs)
 

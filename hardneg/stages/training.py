@@ -18,8 +18,8 @@ from hardneg.protocols import DenseSearcher, StoredSearcher
 from hardneg.records import errors, layout, types, wording
 from hardneg.registry import load_plugin, needs_of, plugin_names
 from hardneg.runtime import barrier, world
-from hardneg.stages import Facts, ModelSpec, RecipeView, StageContext, StageSpec, StoredCollection, base, work
-from hardneg.store import KEPT, SCRATCH, digest, options_in_key, replacing
+from hardneg.stages import Facts, RecipeView, StageContext, StageSpec, StoredCollection, base, work
+from hardneg.store import KEPT, SCRATCH, digest, replacing
 from hardneg.training import options as training_options
 from hardneg.training.batch_orders import TrainingQueries
 from hardneg.training.examples import Guide, QueryOrder, Teacher, TrainingData, write_teacher
@@ -93,10 +93,6 @@ class TrainConfig(OptionGroup):
             yield f"loss: {lack}; {use}choose another loss"
         if self.options.negatives_drawn == "margin_bins" and getattr(self, "teacher", None) is None:
             yield "options.negatives_drawn: margin_bins needs a teacher's scores; set teacher, or remove it"
-
-    def settings(self, source: base.ArtifactInput) -> Mapping[str, object]:
-        figures = {name: value for name, value in source.facts.items() if isinstance(value, int | float)}
-        return {"loss": source.plugins["loss"], **options_in_key(self.options), **figures}
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
         return {f"checkpoints/{recipe.name}": KEPT}
@@ -198,9 +194,6 @@ class EncoderOptions(ValidationOptions, TrainConfig):
         json_schema_extra=fields.LATER,
         description="Split documents into segments, scored by the best one; default: read only the first tokens.",
     )
-
-    def began_with(self, recipe: RecipeView) -> ModelSpec:
-        return recipe.model_of(self.model)
 
     def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> Self:
         """Return the stage with the usual learning rate for its kind of model, unless the recipe sets one."""

@@ -3,7 +3,7 @@
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
@@ -51,26 +51,6 @@ def by_label(named: Mapping[str, str | Mapping[int, str]]) -> dict[str, tuple[st
         for seed in [None] if isinstance(names, str) else names:
             paths[label if seed is None else f"{label}.{seed}"] = label, seed
     return paths
-
-
-@dataclass(frozen=True)
-class SeededStages:
-    """The stages that are copied for several seeds.
-
-    copies: names by stage and seed. trainings: by stage, the stages whose seeds determine its artifact.
-    """
-
-    copies: Mapping[str, Mapping[int, str]]
-    trainings: Mapping[str, frozenset[str]]
-
-    def of(self, name: str) -> str | dict[int, str]:
-        """Return the name to use for a stage: its own, that of its only copy, or the names of all copies by seed."""
-        copies = dict(self.copies.get(name, {}))
-        return copies if len(copies) > 1 else next(iter(copies.values()), name)
-
-    def share(self, one: str, other: str) -> bool:
-        """Return whether two stages depend on the same training stage, such as a shared warm-up, and so on its seed."""
-        return bool(self.trainings.get(one, frozenset()) & self.trainings.get(other, frozenset()))
 
 
 def open_encoder(
@@ -298,7 +278,7 @@ def make_blocks(context: StageContext[StageSpec]) -> Facts:
     if here.rank == 0:
         context.keep_only(SCRATCH)
     distributed.barrier()
-    blocks = context.spec.blocks(context, here.rank == 0)
+    blocks = context.spec.make(replace(context, first=here.rank == 0))
     if here.rank == 0:
         blocks.finished()  # records the sizes
     distributed.barrier()

@@ -4,10 +4,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, product
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -19,7 +19,7 @@ from hardneg.formats.collection import write_collection
 from hardneg.protocols import QueryWriter, SessionWriter
 from hardneg.records import errors, layout, text, types, wording
 from hardneg.runtime import seeding
-from hardneg.stages import Corpus, Facts, ModelSpec, RecipeView, StageContext, StageSpec, StoredCollection, base, work
+from hardneg.stages import Corpus, Facts, RecipeView, StageContext, StageSpec, StoredCollection, base, work
 
 _BLOCK = 1024
 _NUMBERED = re.compile(r"\b(?:passage|paragraph|document|excerpt|text)\s*(?:no\.?|number|#)?\s*\(?\d", re.IGNORECASE)
@@ -86,17 +86,11 @@ class WriteQueries(StageSpec):
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         return {**super().traits(recipe), Trait.WRITTEN_QUERIES: recipe.name}
 
-    def network(self, recipe: RecipeView) -> ModelSpec | None:
-        sources = (base.source_of(recipe.plugin(f"writers.{number}")) for number in range(len(self.writers)))
-        return next(filter(None, sources), None)
-
     def estimate(self, sizes: base.Sizes) -> base.Row:
-        return base.Row(sizes.documents, "passages", sizes.documents * 700)
-
-    def collection_sizes(self, sizes: base.Sizes) -> base.Sizes:
         count = min(self.passages or sizes.documents, sizes.documents) * self.per_passage
         dev, test = (round(count * share) for share in (self.dev_share, self.test_share))
-        return replace(sizes, splits={"train": count - dev - test, "dev": dev, "test": test})
+        splits = {"train": count - dev - test, "dev": dev, "test": test}
+        return base.Row(sizes.documents, "passages", sizes.documents * 700, splits)
 
     def make(self, context: "StageContext[WriteQueries]") -> Facts:
         """Write the collection; facts: counts in total and by writer. Raises DataError if a split has no queries."""
@@ -343,6 +337,7 @@ class RoundTrip(StageSpec):
 
     version = 1
     artifact_type = "collection"
+    also_makes: ClassVar[Mapping[str, str]] = {"run": "."}
     query_disk = (0, 4_000)
     purpose = "keep the generated queries whose passage a retriever finds"
     needs_dataset = True
@@ -350,10 +345,6 @@ class RoundTrip(StageSpec):
     run: Annotated[Name, MEASURED] = Field(description="A run of the queries of the split.")
     split: Name = Field("train", description="The split to filter.")
     depth: int = Field(layout.RETURN_DEPTH, gt=0, description="Maximum rank of a relevant passage.")
-
-    @property
-    def parts(self) -> dict[str, str]:
-        return {"collection": ".", "run": "."}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         return {**super().traits(recipe), Trait.WRITTEN_QUERIES: recipe.name}

@@ -129,6 +129,11 @@ _MODEL = FullSpec("tested", similarity="cosine", query_length=32, document_lengt
 _NAME = "tested"
 
 
+def _identity_text(spec: StageSpec) -> str:
+    values = {name: "content" if callable(value) else value for name, value in spec.identity().items()}
+    return json.dumps(values, sort_keys=True)
+
+
 class StageTests:
     """Tests of a stage. Set `stage` to the stage class and `mapping` to a recipe entry that includes `stage`.
 
@@ -174,9 +179,9 @@ class StageTests:
 
     def test_its_identity_is_stable(self) -> None:
         spec = self.spec()
-        text = json.dumps(spec.identity(), sort_keys=True)
+        text = _identity_text(spec)
         again = self.stage.model_validate(json.loads(json.dumps(dict(self.mapping))))
-        rule(json.dumps(again.identity(), sort_keys=True) == text, "the same mapping has the same identity")
+        rule(_identity_text(again) == text, "the same mapping has the same identity")
         rule("stage" not in spec.identity(), "`identity` does not contain `stage`, which is added separately")
         named = {name for _, name, _ in spec.references() if re.search(rf'"{re.escape(name)}"(?!:)', text)}
         rule(not named, "`identity` does not contain names of referenced stages", ", ".join(named))
@@ -201,8 +206,6 @@ class StageTests:
             rule(field in self.stage.model_fields, "a problem starts with a field and a colon", line)
         rule(all(isinstance(name, str) for name in spec.traits(view)), "traits are strings")
         rule(all(isinstance(name, str) for name in spec.implied(view).values()), "implied inputs are names of stages")
-        for find in spec.content(view).values():
-            rule(callable(find), "`content` returns functions that compute digests, not digests")
 
     def test_its_module_is_light(self) -> None:
         check_light(self.stage.__module__, "importing the module of a stage loads no heavy package")

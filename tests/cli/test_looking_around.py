@@ -89,7 +89,7 @@ def test_each_step_has_its_key_and_a_plan_of_many_documents_their_items(plan):
 def test_every_step_of_the_shipped_recipes_has_a_purpose():
     for name in ("star-passage", "adore-star-passage", "ance-passage", "rocketqa-passage", "cort-electra-passage"):
         steps = make_plan(load_recipe(find_recipe(name)), []).steps.values()
-        assert [step.name for step in steps if not step.spec.why()] == []
+        assert [step.name for step in steps if not step.spec.purpose] == []
 
 
 pytest_plugins = ["pytester"]

@@ -17,7 +17,7 @@ from hardneg.mining.ranks import TopK
 from hardneg.recipes import check_recipe
 from hardneg.records import DataError, Negatives, RankedList, RecipeError
 from hardneg.runtime import Silent
-from hardneg.stages import ArtifactInput, StageContext
+from hardneg.stages import ArtifactInput, Local, StageContext
 from hardneg.stages.mine import Mine
 
 
@@ -47,7 +47,7 @@ def mined(folder: Path, **options: Any) -> tuple[dict[str, Any], dict[str, list[
     spec = Mine.model_validate({"stage": "mine", "miner": "topk", **options})
     inputs = {"dataset": ArtifactInput("dataset", "", folder / "stored")}
     (folder / "out").mkdir()
-    facts = spec.make(StageContext("mined", spec, folder / "out", inputs, {"miner": TopK(depth=5)}, Silent()))
+    facts = Local().make(StageContext("mined", spec, folder / "out", inputs, {"miner": TopK(depth=5)}, Silent()))
     mined = read_negatives(folder / "out" / "negatives.arrow")
     return dict(facts), {one.query_id: list(one.negatives) for one in mined}
 

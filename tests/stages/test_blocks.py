@@ -1,6 +1,6 @@
 """Stages that an engine makes block by block give the bytes that they give at once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pytest
@@ -21,10 +21,10 @@ class Backwards:
     counts: ClassVar[dict[str, int]] = {}
 
     def make(self, context):
-        first = context.spec.blocks(context)
+        first = context.spec.make(context)
         assert first.finished() == set()
         for number in reversed(range(len(first.sizes))):
-            blocks = context.spec.blocks(context, first=False)
+            blocks = context.spec.make(replace(context, first=False))
             with Silent().task("", None, "") as task:
                 ((made, content),) = blocks.make([number], task)
             assert made == number

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +84,7 @@ def test_what_is_withheld_is_not_trained_on(finished):
 
 def test_models_of_both(finished):
     artifacts = finished[2]
-    card = (artifacts["both"].path / "model" / "README.md").read_text()
-    assert "3 more queries from few" in card
+    assert "3 more queries from few" in (artifacts["both"].path / "model" / "README.md").read_text()
     for name in ("both", "alone", "in-batch"):
         history = [json.loads(line) for line in (artifacts[name].path / "history.jsonl").read_text().splitlines()]
         assert [record["step"] for record in history if "loss" in record] == [1, 2]
@@ -105,10 +105,10 @@ def test_keys_and_mistakes(finished, tmp_path):
     assert all(keys("stages.few.seed=7")[name] != keys()[name] for name in ("few", "both"))
     with pytest.raises(RecipeError, match=r"stages\.labels: below: must be at most `above` \(0\.8\), not 0\.9"):
         keys("stages.labels.below=0.9")
-    spec = plan_in(tmp_path, tree).steps["labels"].spec
-    [line] = spec.missing({"splits": {"train": {}}})
+    view = (recipe := plan_in(tmp_path, tree).recipe).view("labels")
+    [line] = recipe.stages["labels"].problems(replace(view, collection={"splits": {"train": {}}}))
     assert line.startswith("split: this dataset has no split 'unlabelled'; withhold a share")
-    assert not list(spec.missing(artifacts["dataset"].facts))
+    assert not list(recipe.stages["labels"].problems(replace(view, collection=artifacts["dataset"].facts)))
 
 
 @pytest.fixture(scope="module")
@@ -230,8 +230,7 @@ def test_its_queries_are_reranked_labelled_and_learnt_from(made: dict[str, Artif
     labels = read_negatives(made["labels"].path / "negatives.arrow")
     assert labels.query_ids and set(labels.query_ids) <= set(ids)
     assert made["scored-labels"].facts["queries without a pseudo-negative"] == 4
-    card = (made["both"].path / "model" / "README.md").read_text()
-    assert f"{len(labels)} more queries from labels" in card
+    assert f"{len(labels)} more queries from labels" in (made["both"].path / "model" / "README.md").read_text()
     assert StoredCollection.open(made["dataset"].path).splits == ("train", "dev", "test")
     assert not [fact for fact in made["both"].facts if fact.startswith("left out")]
 

@@ -20,7 +20,7 @@ from hardneg.mining.thresholds import Denoised
 from hardneg.recipes import check_recipe, make_plan
 from hardneg.records import DataError, Hits, RankedList
 from hardneg.runtime import Silent
-from hardneg.stages import ArtifactInput, StageContext
+from hardneg.stages import ArtifactInput, Local, StageContext
 from hardneg.stages.mine import Mine
 from hardneg.stages.work import pseudo_positives
 from tests.run_lists import falling, ranked
@@ -48,7 +48,7 @@ def mined(tmp_path):
         runs = runs if spec.runs else {}
         inputs = {"dataset": ArtifactInput("dataset", "", tmp_path / "stored"), **runs}
         folder = Path(mkdtemp(dir=tmp_path / "out"))
-        facts = spec.make(StageContext("mined", spec, folder, inputs, {"miner": miner}, Silent()))
+        facts = Local().make(StageContext("mined", spec, folder, inputs, {"miner": miner}, Silent()))
         found = {item.query_id: list(item.negatives) for item in read_negatives(folder / "negatives.arrow")}
         return facts, found, folder / "dropped.arrow"
 

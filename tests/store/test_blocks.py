@@ -101,10 +101,10 @@ def test_a_stage_that_goes_on_keeps_to_what_it_began_with(tmp_path):
             seen.append(choose("a thing", best, other))
             raise KeyboardInterrupt
 
-        spec = SimpleNamespace(make=make)
+        spec = SimpleNamespace(make=make, in_blocks=False)
         context = StageContext("tried", spec, tmp_path, {}, {}, Silent())  # type: ignore[type-var]
         with pytest.raises(KeyboardInterrupt):
-            execute._run_stage(SimpleNamespace(spec=spec, in_blocks=False), context, Local())  # type: ignore[arg-type]
+            execute._run_stage(SimpleNamespace(spec=spec), context, Local())  # type: ignore[arg-type]
 
     seen: list[str] = []
     run("clever", "plain")

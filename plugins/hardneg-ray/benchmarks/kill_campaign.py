@@ -69,7 +69,7 @@ def victims(driver: psutil.Process, kind: str) -> Iterator[psutil.Process]:
 
 def blocks_begun(folder: Path) -> bool:
     """Whether any block is finished."""
-    return bool(context(folder).spec.blocks(context(folder)).finished())
+    return bool(context(folder).spec.make(context(folder)).finished())
 
 
 def killed_run(folder: Path, kind: str, draw: random.Random) -> str:
@@ -107,7 +107,7 @@ def runs_until_done(folder: Path) -> int:
 
 def check(folder: Path) -> int:
     """Raises SystemExit where a block is lost, or bytes differ; returns the number of blocks."""
-    blocks = STAGE.blocks(context(folder))
+    blocks = STAGE.make(context(folder))
     if blocks.finished() != set(range(len(blocks.sizes))):
         raise SystemExit(f"{folder}: blocks lost: {blocks.finished()}")
     if (folder / "squares").read_text() != "".join(f"{number**2}\n" for number in range(STAGE.count)):

@@ -30,7 +30,7 @@ class Recorded(Silent):
 
 def change_machines(cluster: Cluster, lost: object, context: StageContext[Squares]) -> None:
     """When a block is finished, one more machine joins; when ten more are finished, one is lost."""
-    store = STAGE.blocks(context).store
+    store = STAGE.make(context).store
     while not (done := len(store.finished())):
         time.sleep(0.1)
     cluster.add_node(**NODE)
@@ -54,7 +54,7 @@ def main() -> None:
             stage = beside.submit(Ray(address=cluster.address, num_cpus=1, losses=4).make, context)
             change_machines(cluster, lost, context)
             stage.result()
-        blocks = STAGE.blocks(context)
+        blocks = STAGE.make(context)
         assert blocks.finished() == set(range(len(blocks.sizes)))
         assert (Path(name) / "squares").read_text() == "".join(f"{number**2}\n" for number in range(STAGE.count))
         print(f"{len(blocks.sizes)} blocks, each finished")

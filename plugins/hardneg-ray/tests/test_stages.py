@@ -32,7 +32,7 @@ class Checked:
     version: ClassVar[int] = 1
 
     def make(self, context: StageContext[StageSpec]) -> Mapping[str, Any]:
-        blocks = context.spec.blocks(context)
+        blocks = context.spec.make(context)
         assert (len(blocks.sizes), blocks.finished()) == (BLOCKS[context.name], set())
         return Ray(actors=2, num_cpus=1).make(context)
 

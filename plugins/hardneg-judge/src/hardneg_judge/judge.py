@@ -30,7 +30,7 @@ class Level(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     reranker: Annotated[hp.fields.Name | None, hp.fields.Reference(("reranker",))] = None
-    plugin: hp.fields.Setting | None = None
+    plugin: Annotated[hp.fields.Setting | None, hp.fields.PluginKind("rerankers")] = None
     relevant_from: float = Field(default=0.5, allow_inf_nan=False)
 
     @model_validator(mode="after")
@@ -166,7 +166,7 @@ class Judge(hp.stages.StageSpec):
     artifact_type = "negatives"
     purpose = "find mined negatives that are relevant"
     needs_dataset = True
-    every_process = True
+    every_process = in_blocks = True
     stage: Literal["judge"]
     negatives: Annotated[
         hp.fields.Name,
@@ -183,19 +183,6 @@ class Judge(hp.stages.StageSpec):
         """The judges in the order of their use."""
         both = {"flag": self.flag, "decide": self.decide}
         return {name: level for name, level in both.items() if level is not None}
-
-    def references(self) -> Iterator[tuple[str, str, hp.fields.Reference]]:
-        """Yield the negatives, and the rerankers of both judges."""
-        yield from super().references()
-        for name, level in self.levels.items():
-            for path, need, target in hp.fields.marked(level, hp.fields.Reference):
-                yield f"{name}.{path}", target, need
-
-    def plugins(self) -> Iterator[tuple[str, str, hp.records.PluginSetting]]:
-        """Yield the plugins of both judges."""
-        for name, level in self.levels.items():
-            if level.plugin is not None:
-                yield f"{name}.plugin", "rerankers", level.plugin
 
     def identity(self) -> dict[str, Any]:
         """Return the options in the key, with the judges' lowest relevant scores; other options enter separately."""
@@ -218,11 +205,6 @@ class Judge(hp.stages.StageSpec):
         own: dict[str, str] = {hp.fields.Trait.PSEUDO_POSITIVES: recipe.name} if self.outcome == "positive" else {}
         return {**super().traits(recipe), **own}
 
-    def network(self, recipe: hp.stages.RecipeView) -> hp.model_specs.ModelSpec | None:
-        """Return the network of the first judge that is a plugin with a network."""
-        sources = (hp.stages.source_of(recipe.plugin(f"{name}.plugin")) for name in self.levels)
-        return next(filter(None, sources), None)
-
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
         """Return an estimate in which the first judge scores all pairs."""
         pairs = sizes.queries(self.split) * self.depth
@@ -239,7 +221,7 @@ class Judge(hp.stages.StageSpec):
         rows = [[label, *(f"{each.get(name, 0):,}" for name in names)] for label, each in facts.items()]
         return [hp.tables.Section("Judged negatives", [hp.Table(("judged", *names), rows)], _EXPLAINED)]
 
-    def blocks(self, context: "hp.StageContext[Judge]", first: bool = True) -> "JudgedBlocks":
+    def make(self, context: "hp.StageContext[Judge]") -> "JudgedBlocks":
         """Return the stage's work in blocks of queries."""
         collection, source = hp.stage_work.open_collection(context.inputs["dataset"]), context.inputs["negatives"]
         queries = hp.stage_work.own_queries(source) or hp.stage_work.open_queries(context, collection, self.split)

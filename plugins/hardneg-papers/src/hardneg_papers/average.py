@@ -30,7 +30,7 @@ class Average(hn.stages.StageSpec):
     artifact_type = "model"
     artifact_folder = hn.layout.MODEL_FOLDER
     every_process = True
-    needs_dataset = True
+    needs_dataset = reads_all_seeds = True
     inherits = ()
     purpose = "average the weights of several models into one"
     stage: Literal["average"]
@@ -58,14 +58,11 @@ class Average(hn.stages.StageSpec):
         fixed = {"validation": validation, "choose": "all", "metric": "mrr@10", "segments": None}  # as stores have it
         return {**fixed, "weights": self.shares, "order": list(self.shares)}
 
-    def over_seeds(self, seeds: Any) -> "Average":
+    def completed(self, recipe: hn.stages.RecipeView, written: Mapping[str, Any], notes: list[str]) -> "Average":
         """Replace a model with several seeds by all of its copies."""
+        seeds = recipe.seeded
         models = {label: seeds.of(name) if isinstance(name, str) else name for label, name in self.models.items()}
         return self.model_copy(update={"models": models})
-
-    def began_with(self, recipe: hn.stages.RecipeView) -> hn.model_specs.ModelSpec:
-        first = next(iter(self.models.values()))
-        return recipe.model_of(first if isinstance(first, str) else next(iter(first.values())))
 
     def estimate(self, sizes: hn.stages.Sizes) -> hn.stages.Row:
         return hn.stages.Row(len(self.shares), "models", sizes.shape.weights)

@@ -13,6 +13,7 @@ from hardneg.formats.runs import write_run
 from hardneg.mining.thresholds import Denoised
 from hardneg.records import ArtifactError, Candidates, Drops, Negatives, RankedList
 from hardneg.runtime import Silent
+from hardneg.stages import ModelSpec, RecipeView
 from tests.run_lists import ranked
 from tests.stages.analyzed import analyze, content
 
@@ -208,6 +209,6 @@ def test_hidden_positives_are_those_that_the_dataset_withholds(stored, tmp_path)
     ],
 )
 def test_hidden_positives_must_be_there_of_the_split_before_anything_trains(withheld, split, told):
-    spec = analyze({"false-negative-recall": {"run": "r", "split": split}})
-    found = list(spec.missing({"splits": {}, "withheld": withheld}))
+    view = RecipeView("behind", {}, {}, ModelSpec(""), collection={"splits": {}, "withheld": withheld})
+    found = list(analyze({"false-negative-recall": {"run": "r", "split": split}}).problems(view))
     assert not found if not told else found[0].startswith(f"analysis.false-negative-recall{told}") and len(found) == 1

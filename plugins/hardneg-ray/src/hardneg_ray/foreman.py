@@ -212,10 +212,10 @@ def make(options: Ray, context: hp.stages.StageContext[hp.stages.StageSpec]) -> 
             f"{{device}} {context.device}: Ray chooses the GPU of each actor; use cuda, or leave it unset", "device"
         )
     context.keep_only(hp.stores.SCRATCH)
-    blocks = context.spec.blocks(replace(context, device="cpu"))
+    blocks = context.spec.make(replace(context, device="cpu"))
     if not blocks.travels:
         context.progress.note(f"{context.name}: reads local files, so it runs on this machine")
-        return context.spec.make(context)
+        return hp.stages.Local().make(context)
     for left in reversed(range(options.losses)):  # a cluster that was started here is restarted if it is lost
         if len(blocks.finished()) == len(blocks.sizes):
             break

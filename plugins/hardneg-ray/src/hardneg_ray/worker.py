@@ -6,7 +6,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,7 @@ class BlockActor:
                 problem = f"{socket.gethostname()} cannot see {self._context.folder}"
                 raise hp.errors.UsageError(f"engine ray: {problem}; put the store at a path that all machines share")
             time.sleep(0.2)
-        self._blocks = self._context.spec.blocks(self._context, first=False)
+        self._blocks = self._context.spec.make(replace(self._context, first=False))
         return Opened(socket.gethostname())
 
     def make(self, numbers: Sequence[int]) -> Iterator[Report]:

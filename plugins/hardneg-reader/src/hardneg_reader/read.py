@@ -76,9 +76,9 @@ class Read(hp.stages.StageSpec):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     tokens_per_batch: int | None = Field(default=None, gt=0, json_schema_extra=hp.fields.FREE)
 
-    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+    def problems(self, recipe: hp.stages.RecipeView) -> Iterator[str]:
         """Yield a message if the split has no answers."""
-        if not hp.fields.has_answers(collection, self.split):
+        if recipe.collection is not None and not hp.fields.has_answers(recipe.collection, self.split):
             yield f"split: {self.split} has no answers; use another split or dataset"
 
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:

@@ -96,25 +96,22 @@ class TrainReader(hp.train_config.ValidationOptions):
     def identity(self) -> dict[str, Any]:
         """Return the options in the key; the content of the initial weights is a separate part."""
         reader = {"length": self.reader.length, "answer_length": self.reader.answer_length}
-        return {**super().identity(), "reader": reader, "options": self.options.identity()}
 
-    def content(self, recipe: hp.stages.RecipeView) -> Mapping[str, Callable[[], str]]:
-        """Return a function for the digest of the initial weights."""
-        return {
-            "start": lambda: hp.stores.digest(
-                hp.resolving.model_content(hp.model_files.locate(self.reader.start.name, self.reader.start.revision))
-            )
-        }
+        def start(recipe: hp.stages.RecipeView) -> str:
+            folder = hp.model_files.locate(self.reader.start.name, self.reader.start.revision)
+            return hp.stores.digest(hp.resolving.model_content(folder))
+
+        return {**super().identity(), "reader": reader, "options": self.options.identity(), "start": start}
 
     def network(self, recipe: hp.stages.RecipeView) -> hp.model_specs.ModelSpec:
         """Return the network of the reader."""
         return self.reader.start
 
-    def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
+    def mistakes(self, recipe: hp.stages.RecipeView) -> Iterator[str]:
         """Yield a message for each split without answers."""
         splits = {"split": self.split, **({"validation.split": self.validation.split} if self.validation_run else {})}
         for field, split in splits.items():
-            if not hp.fields.has_answers(collection, split):
+            if recipe.collection is not None and not hp.fields.has_answers(recipe.collection, split):
                 yield f"{field}: {split} has no answers; use another split or dataset"
 
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:

@@ -5,14 +5,18 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from types import FunctionType
 
 import house
 import pytest
 from refused_collections import beir
 
 import hardneg.plugin
+from hardneg.registry import KINDS, load_plugin, plugin_names
+from hardneg.stages import StageSpec
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
@@ -27,6 +31,8 @@ BOUNDS = {
     "lines of a function": 50,
     "parameters of a private function": 6,
     "public names": 81,
+    "kinds of plugins": 11,
+    "hooks of a stage": 10,
     "files of a walk": 29,
     "functions of a walk": 150,
 }
@@ -39,6 +45,8 @@ def count(pattern: str) -> int:
 
 
 def measured() -> dict[str, int]:
+    for name in plugin_names("stages"):
+        load_plugin("stages", name)
     lines = {path: count(f"hardneg/{path}") for path in house.TREES}
     rooms, files = Counter[str](), Counter(map(house.room, lines))
     for path, number in lines.items():
@@ -61,7 +69,17 @@ def measured() -> dict[str, int]:
         "lines of a function": max(map(span, functions)),
         "parameters of a private function": max(len(each.args) + len(each.kwonlyargs) for each in private),
         "public names": len(hardneg.plugin.__all__),
+        "kinds of plugins": len(KINDS),
+        "hooks of a stage": len({name for stage in subclasses(StageSpec) for name in vars(stage)} & _METHODS),
     }
+
+
+_METHODS = {name for name, value in vars(StageSpec).items() if name[0] != "_" and isinstance(value, FunctionType)}
+
+
+def subclasses(of: type) -> Iterator[type]:
+    for each in of.__subclasses__():
+        yield from (each, *subclasses(each))
 
 
 def span(node: ast.stmt) -> int:

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import house
 import pytest
@@ -54,7 +53,8 @@ def test_a_notebook_sees_every_argument_and_what_it_is(name: str) -> None:
     parameters = inspect.signature(function).parameters
     assert [each.name for each in parameters.values() if each.kind == each.VAR_KEYWORD] == FREE.get(name, [])
     assert not [each for each in parameters.values() if each.kind == each.VAR_POSITIONAL]
-    said = re.findall(r"^    (\w+): \S", section_of(function, "Args"), flags=re.MULTILINE)
+    section = (inspect.getdoc(function) or "").partition("\nArgs:\n")[2].partition("\n\n")[0]
+    said = re.findall(r"^    (\w+): \S", section, flags=re.MULTILINE)
     assert [each for each in parameters if each not in said and arg_of(parameters[each].annotation) is None] == []
 
 
@@ -70,11 +70,6 @@ def test_whatever_takes_shared_arguments_spells_them_out() -> None:
     assert [at for at, decorators in unpacking if "spelled_out" not in decorators] == []
     run = inspect.signature(hardneg.load_recipe("star-passage").run)
     assert list(run.parameters)[:5] == ["output", "until", "force", "overwrite", "settings"]
-
-
-def section_of(function: Any, title: str) -> str:
-    """The lines of a docstring's section."""
-    return (inspect.getdoc(function) or "").partition(f"\n{title}:\n")[2].partition("\n\n")[0]
 
 
 def test_a_name_that_is_not_there_is_no_attribute() -> None:

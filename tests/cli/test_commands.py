@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 
 import forked
 import pytest
@@ -30,10 +31,6 @@ def hardneg(place, *arguments):
     process = start(place, *arguments)
     out, err = process.communicate()
     return process.returncode, out, err
-
-
-def steps_of_unfinished(store):
-    return [len(path.read_text().splitlines()) for path in store.glob("*.partial/history.jsonl")]
 
 
 @pytest.mark.slow
@@ -89,7 +86,8 @@ def test_a_killed_run_ends_as_one_that_was_not(place):
     settings = ["--set", "stages.star.options.max_steps=120", "--set", "stages.star.options.checkpoint_every=3"]
     arguments = ["recipe", "run", "small.yaml", "--device", "cpu", *settings, "--until", "star-index"]
     process = start(place, *arguments, "--output", "killed")
-    wait_until(lambda: any(steps > 7 for steps in steps_of_unfinished(place / "store")), process)
+    histories = partial(place.glob, "store/*.partial/history.jsonl")
+    wait_until(lambda: any(len(path.read_text().splitlines()) > 7 for path in histories()), process)
     process.kill()
     process.communicate()
     assert hardneg(place, *arguments, "--output", "killed")[0] == 0

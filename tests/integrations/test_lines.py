@@ -38,7 +38,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path
     folder = tmp_path_factory.mktemp("lines")
     data = _collection(folder / "data")
     dense = {"vectors": {"stage": "encode"}, "segments": {"stage": "encode", "segments": {"length": 6, "count": 3}}}
-    dense |= {f"index-{name}": _index(name, options) for name, options in _DENSE.items()}
+    for name, options in _DENSE.items():
+        dense[f"index-{name}"] = {"stage": "index", "backend": {"name": name, **options}, "vectors": "vectors"}
     dense["bm25"] = {"stage": "index", "backend": {"name": "bm25", "k1": 1.2, "b": 0.7}}
     model = {"name": str(tiny_encoder(folder / "dense")), "query_length": 5, "query_prompt": "query: "}
     return {"dense": _finish(folder / "d", data, model, dense)}
@@ -61,10 +62,6 @@ def _collection(folder: Path) -> Path:
     lines = "".join(f"q{row}\td{row}\t1\n" for row in range(8))
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + lines)
     return folder
-
-
-def _index(name: str, options: dict[str, Any], of: str = "vectors") -> dict[str, Any]:
-    return {"stage": "index", "backend": {"name": name, **options}, "vectors": of}
 
 
 def _finish(folder: Path, data: Path, model: dict[str, Any], indexes: dict[str, Any]) -> tuple[Path, Path]:

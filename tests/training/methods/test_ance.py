@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -99,7 +100,8 @@ def test_a_refresh_without_usable_negatives_is_refused_once(toy_folder, tmp_path
     """Training goes on with what it has; where it has nothing it ends."""
     way = approach(toy_folder, tmp_path, {2: 1, 3: 2} if first else {0: 1}, first=first)
     make, supply = way._mined, way._provider
-    way._mined = lambda number: _unusable(number) if number == 0 else make(number)
+    unusable = Mock(side_effect=TrainingError("no query can be used for training"))
+    way._mined = lambda number: (make if number else unusable)(number)
     if first:
         list(way.batches(range(0, 40, 4), 4))
         assert [way.log_metrics(step) for step in (2, 3, 4)] == [{}, {}, {"refresh": 1, "lag": 1, "kept": 0.5}]
@@ -107,10 +109,6 @@ def test_a_refresh_without_usable_negatives_is_refused_once(toy_folder, tmp_path
         with pytest.raises(TrainingError, match="no query can be used for training"):
             way.prepare(0)
     assert isinstance(supply, Scripted) and supply.refused == [(0, "TrainingError")]
-
-
-def _unusable(number: int) -> Any:
-    raise TrainingError("no query can be used for training")
 
 
 def test_a_refresh_that_is_damaged_while_it_is_read_is_taken_up_when_it_is_made_again(toy_folder, tmp_path):

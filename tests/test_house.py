@@ -21,11 +21,11 @@ from hardneg.stages import StageSpec
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
     "lines of hardneg": 38848,
-    "lines of hardneg and plugins": 59122,
+    "lines of hardneg and plugins": 59069,
     "lines of tests": 47789,
-    "lines of docs": 5507,
+    "lines of docs": 5504,
     "rooms": 20,
-    "lines of a room": 4219,
+    "lines of a room": 4218,
     "files of a room": 16,
     "imports, in a thousand lines": 58,
     "lines of a function": 50,

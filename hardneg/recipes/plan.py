@@ -126,10 +126,7 @@ def inputs_of(recipe: Recipe) -> list[Path]:
 
 @dataclass(frozen=True)
 class _Sources:
-    """The contents that keys depend on: of the recipe's own model, and of the files read for a step.
-
-    locked: the key to use if any content is missing.
-    """
+    """The contents that keys depend on, of the recipe's own model and of a step; locked: the key if one is missing."""
 
     start: str
     locked: str | None

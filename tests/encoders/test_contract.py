@@ -41,9 +41,7 @@ def without_normalize(folder: Path) -> None:
     path.write_text(json.dumps(json.loads(path.read_text())[:2]))
 
 
-def with_last_tokens(folder: Path) -> None:
-    pooling = {"word_embedding_dimension": HIDDEN, "pooling_mode_lasttoken": True}
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+LAST_TOKENS = json.dumps({"word_embedding_dimension": HIDDEN, "pooling_mode_lasttoken": True})
 
 
 def in_small_letters(folder: Path) -> None:
@@ -73,7 +71,7 @@ OTHERWISE = {
     "not normalised": without_normalize,
     "dot": lambda folder: (write(folder, CONFIG, **DOT), without_normalize(folder)),
     "few dimensions of dot": lambda folder: (write(folder, CONFIG, **DOT, truncate_dim=12), without_normalize(folder)),
-    "last tokens": with_last_tokens,
+    "last tokens": lambda folder: (folder / "1_Pooling" / "config.json").write_text(LAST_TOKENS),
     "small letters": in_small_letters,
 }
 

@@ -9,7 +9,7 @@ from hardneg.evaluation.metrics import averaged
 from hardneg.evaluation.metrics_json import Measured
 from hardneg.evaluation.significance import Design, compare_all, compare_over_seeds
 from hardneg.report.content import ReportContent, estimates, legend, marks_of, outcome, tests_by_metric as query_tables
-from hardneg.report.page import html, markdown, sections
+from hardneg.report.page import html, latex, markdown, sections
 
 
 def seeded(effects: dict[str, list[float]], queries: int = 40) -> Measured:
@@ -39,7 +39,7 @@ def test_a_difference_within_the_seeds_noise_is_told_as_such_where_queries_alone
     wide = page.systems["noisy"]["mrr@10"].interval
     narrow = estimates(measured.results["noisy"])["mrr@10"].interval
     assert wide is not None and narrow is not None and wide.high - wide.low > 1.1 * (narrow.high - narrow.low)
-    assert any(line.startswith("Rows of several seeds") for line in legend(page))
+    assert any(line.startswith("Rows of several seeds") for line in legend(page)) and "Brackets" not in latex(page)
 
 
 def test_seeds_stand_in_every_form_of_the_report_alike(capsys, monkeypatch):

@@ -95,8 +95,8 @@ class Mine(StageSpec):
                 yield f"form: {error}"
         elif self.form != form_names.OWN:
             yield "form: needs `file`; set `file`, or remove form"
-        needing = self.without_answers or choosing.needs_answers(self.filters)
-        if needing and recipe.collection is not None and not fields.has_answers(recipe.collection, self.split):
+        lacking = recipe.collection is not None and not fields.has_answers(recipe.collection, self.split)
+        if lacking and (self.without_answers or choosing.needs_answers(self.filters)):
             name = "without_answers" if self.without_answers else "filters"
             yield f"{name}: needs answers, but split {self.split} has none; remove it, or use another dataset"
 

@@ -220,8 +220,8 @@ class TrainRefreshed(training.DualOptions):
         elif self.backend is not None and family is not None and source not in (None, family.form):
             problem = f"{self.backend.name} is built from {words.get(str(source), source)}"
             yield f"backend: {problem}, but the recipe's model has {words[family.form]}; use another index"
-        needing = {"refresh.without_answers": self.refresh.without_answers, "filters": needs_answers(self.filters)}
         if recipe.collection is not None and not fields.has_answers(recipe.collection, self.split):
+            needing = {"refresh.without_answers": self.refresh.without_answers, "filters": needs_answers(self.filters)}
             reason = f"needs answers, but split {self.split} has none; remove it"
             yield from (f"{name}: {reason}" for name, needs in needing.items() if needs)
 

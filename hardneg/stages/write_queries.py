@@ -203,7 +203,7 @@ class _Writing:
                 yield types.Membership(query.query_id, self._groups.get(query.doc_ids[0], query.doc_ids[0]))
 
     def notes(self) -> Sequence[str]:
-        return [f"{name}: {count:,}" for name, count in self.counts.items() if count]
+        return ()
 
 
 def mixed(

@@ -115,5 +115,5 @@ def test_one_of_another_package_stands_in_a_recipe_and_in_a_report(outside, tiny
 
 def test_the_command_of_an_analysis_that_is_not_installed_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.metadata.entry_points", EntryPoints)
-    told = "'drift' is in package hardneg-papers, which is not installed: pip install ./plugins/hardneg-papers"
+    told = "'drift' is in package hardneg-papers, which is not installed; run pip install ./plugins/hardneg-papers"
     assert told in str(call("drift", "history.jsonl").exception)

@@ -48,7 +48,7 @@ def test_compresses_a_dense_index(flat: Path, tmp_path: Path) -> None:
         ("--vectors FLAT", UsageError, "bm25 is built from texts; give only --dataset"),
         ("--vectors FLAT --backend pqq", PluginError, "did you mean 'pq'"),
         ("--vectors FLAT --backend pq --option bit=4", PluginError, "did you mean 'bits'"),
-        ("--vectors FLAT --backend pq", UsageError, "these fit: 1, 2, 4, 8"),
+        ("--vectors FLAT --backend pq", UsageError, "possible: 1, 2, 4, 8"),
     ],
 )
 def test_mistakes(words: str, kind: type[Exception], message: str, flat: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hardneg.records import HardnegError, PluginError, PluginSetting
 from hardneg.testing.indexes import write_encoded
 from tests.encoders.test_pinned_models import pylate, stanford
 
-TOLD = "in package hardneg-{0}, which is not installed: pip install ./plugins/hardneg-{0}"
+TOLD = "in package hardneg-{0}, which is not installed; run pip install ./plugins/hardneg-{0}"
 
 
 @pytest.fixture(autouse=True)

@@ -135,7 +135,7 @@ def test_what_is_no_array_of_vectors(tmp_path: Path) -> None:
         (whole[:20], "not a .npy file, or damaged ("),
         (saved(path, np.array([[{}, "x"]], object)), "not a .npy file, or damaged ("),
         (saved(path, VECTORS[0]), "has float32 values of shape (3,); write floating-point numbers of shape"),
-        (saved(path, VECTORS.astype(np.int64)), "int64 values of shape (4, 3); write floating-point numbers"),
+        (saved(path, VECTORS.astype(np.int64)), "has int64 values of shape (4, 3); write floating-point numbers"),
     ]
     for content, message in cases:
         path.write_bytes(content)

@@ -134,12 +134,12 @@ COLLECTION = {"corpus": {"d1": "a river", "d2": "a hill"}, "queries": {"q1": "ri
         (
             lambda: hn.rerank(COLLECTION, {"q1": {"d1": 1.0}}, "nope"),
             ["rerank", "--reranker=nope", "--run=README.md", "--output=x.trec.gz"],
-            ("reranker: no rerankers plugin", "--reranker: no rerankers plugin"),
+            ("reranker: unknown reranker", "--reranker: unknown reranker"),
         ),
         (
             lambda: hn.mine(COLLECTION, "packaged:wordllama", filters=["nope"]),
             ["mine", "--model=packaged:wordllama", "--filter=nope", "--output=x.parquet"],
-            ("filters.0: no filters plugin", "--filter.0: no filters plugin"),
+            ("filters.0: unknown filter", "--filter.0: unknown filter"),
         ),
         (
             lambda: hn.encode(COLLECTION, "packaged:wordllama", settings=["x"]),

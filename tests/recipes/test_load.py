@@ -124,7 +124,7 @@ def test_what_is_withheld_stands_beside_the_loaders_options(tmp_path, tree):
     with pytest.raises(RecipeError) as raised:
         load_recipe(path, settings=["dataset.withheld={unlabeled: 0.5}"])
     assert "dataset.withheld.unlabeled: no such option; did you mean 'unlabelled'" in raised.value.problems[0]
-    with pytest.raises(RecipeError, match=r"dataset\.withheld: positives must be 0 or above and below 1, not 2"):
+    with pytest.raises(RecipeError, match=r"dataset\.withheld: positives must be at least 0 and below 1, not 2"):
         load_recipe(path, settings=["dataset.withheld.positives=2"])
 
 

@@ -252,7 +252,7 @@ def test_a_file_that_is_not_there_is_told_by_the_plan(tmp_path: Path, tiny_model
     problems: list[HardnegError] = []
     make_plan(recipe, problems)
     (problem,) = map(str, problems)
-    assert problem.startswith("stages.found.queries: no file nowhere.tsv; set stages.found.queries=FILE, queries")
+    assert problem.startswith("stages.found.queries: file nowhere.tsv does not exist; set stages.found.queries=FILE, ")
 
 
 def test_all_mistakes_of_a_file_are_told_at_once(tmp_path: Path) -> None:

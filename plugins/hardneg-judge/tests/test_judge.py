@@ -197,7 +197,7 @@ def test_mistakes_are_told_with_their_path(tmp_path, served):
         return str(caught.value)
 
     assert "stages.judged.flag: set either reranker (a stage that trains one) or plugin" in told(flag={})
-    assert "stages.judged.flag.reranker: 'mined' makes negatives" in told(flag={"reranker": "mined"})
+    assert "stages.judged.flag.reranker: 'mined' is of type negatives" in told(flag={"reranker": "mined"})
     assert "stages.judged.decide.plugin: bach: chat has no such option; did you mean 'batch'" in told(
         decide={"plugin": {**CHAT, "bach": 2}}
     )

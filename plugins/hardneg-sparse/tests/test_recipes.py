@@ -96,11 +96,13 @@ def test_indexes_weights_of_terms(tmp_path: Path) -> None:
     size = sum(path.stat().st_size for path in output.iterdir() if path.name != "docid")
     assert f"{output}: 5 passages, {size} bytes" in said
     _, error = _build("--vectors", flat, "--backend", "sparse", "--output", tmp_path / "other")
-    assert isinstance(error, UsageError) and f"{flat} holds vectors, but sparse is built from weights" in str(error)
+    assert isinstance(error, UsageError) and f"{flat} contains vectors, but sparse is built from weights" in str(error)
     _, error = _build("--dataset", "pydocs", "--backend", "sparse", "--output", tmp_path / "other")
-    assert isinstance(error, UsageError) and "sparse is built from weights: give --vectors, a folder of w" in str(error)
+    assert isinstance(error, UsageError) and "sparse is built from weights; give only --vectors, a folder of w" in str(
+        error
+    )
     _, error = _build("--vectors", source, "--backend", "flat", "--output", tmp_path / "other")
-    assert isinstance(error, UsageError) and f"{source} holds weights, but flat is built from vectors" in str(error)
+    assert isinstance(error, UsageError) and f"{source} contains weights, but flat is built from vectors" in str(error)
     assert not (tmp_path / "other").exists()
 
 

@@ -62,7 +62,7 @@ def test_bad_blocks_are_refused(tmp_path: Path) -> None:
     with SparseWriter(tmp_path, 5, 5) as writer:
         with pytest.raises(UsageError, match="6 terms instead of 5"):
             writer.write(rows_of(LISTS, 6))
-        with pytest.raises(UsageError, match="7 rows of 5"):
+        with pytest.raises(UsageError, match="expected 5 rows, got 7"):
             writer.write(rows_of([*LISTS, *LISTS[:2]]))
     with pytest.raises(UsageError, match="cannot be written"):
         SparseWriter(tmp_path, 0, 5)

@@ -24,7 +24,7 @@ from hardneg.training.options import Devices, RefreshOptions
 
 
 class WatchOptions(BaseModel):
-    """Options to measure, every `every` steps, how stale the lists of some training queries are."""
+    """Options to measure, every `every` steps, how stale the lists of `queries` sampled training queries are."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     every: int = Field(gt=0)
@@ -179,7 +179,7 @@ class TrainRefreshed(training.DualOptions):
     split: fields.Name = Field(default="train", description="Split of the training queries.")
     negatives: Annotated[fields.Name | None, fields.Reference(("negatives",))] = Field(
         default=None,
-        description="Negatives to use until the first refresh; default: wait for those of the initial model.",
+        description="Negatives to use until the first refresh; default: mine with the initial model before step 1.",
     )
     refresh: Annotated[RefreshOptions, AfterValidator(fields.without_problems)] = Field(
         description="The schedule of refreshes and the choice of negatives."
@@ -216,7 +216,7 @@ class TrainRefreshed(training.DualOptions):
         family = recipe.models.of(self.began_with(recipe)).known_family
         if self.backend is not None and source == "texts":
             problem = f"{self.backend.name} indexes text, so a refresh would not change it"
-            yield f"backend: {problem}; remove it, or use an index of {words['vectors']}"
+            yield f"backend: {problem}; remove it, or use an index built from {words['vectors']}"
         elif self.backend is not None and family is not None and source not in (None, family.form):
             problem = f"{self.backend.name} is built from {words.get(str(source), source)}"
             yield f"backend: {problem}, but the recipe's model has {words[family.form]}; use another index"

@@ -256,7 +256,7 @@ def test_judgements_that_are_of_nothing_in_the_dataset(tmp_path, tree):
     path.write_text("\n".join([head, *(line.replace("\td", "\tnone-d") for line in lines)]) + "\n")
     plan = make_plan(loaded(tmp_path, tree))
     with pytest.raises(
-        RecipeError, match=r"stages.scores.split: no relevance judgement of split test refers to a query and a document"
+        RecipeError, match=r"stages.scores.split: no relevance judgement of split test has both its query and its doc"
     ):
         execute(plan, Store(tmp_path / "store"), Options(until="scores", device="cpu"), Watcher())
 

@@ -101,7 +101,7 @@ class ExcludedFilter:
     reason: str = EXCLUDED
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield the reason for each excluded document of a query."""
+        """Yield, for each query, the ids of its excluded documents, mapped to `reason`, whether listed or not."""
         for query in candidates:
             yield dict.fromkeys(self.excluded.get(query.query_id, ()), self.reason)
 
@@ -139,7 +139,7 @@ class DocumentsFilter:
     splits do not carry over to unseen documents.
 
     Attributes:
-        of: the split whose documents are kept; the default is the split that is mined.
+        of: the split whose documents are kept; empty means the split that is mined.
     """
 
     version: ClassVar[int] = 1
@@ -182,7 +182,7 @@ class NearCopyFilter:
         check_counts(words=self.words)
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield `near copy` for each document that resembles a positive."""
+        """Yield, for each query, the ids of candidates that resemble a positive, mapped to `near copy`."""
         for query in candidates:
             known = [self.shingles(document.contents) for document in texts.documents(list(query.positives))]
             found = {
@@ -193,7 +193,7 @@ class NearCopyFilter:
             yield dict.fromkeys(near, "near copy")
 
     def shingles(self, text: str) -> frozenset[tuple[str, ...]]:
-        """Return the shingles of a text, ignoring case."""
+        """Return the distinct shingles of text, as tuples of words, ignoring case."""
         words = terms(text)
         starts = range(max(1, len(words) - self.words + 1))
         return frozenset(tuple(words[start : start + self.words]) for start in starts)
@@ -210,7 +210,7 @@ class ScoreFilter:
     Attributes:
         rule: the scores to keep. denoised: below the threshold; max-score: up to the threshold; pos-margin: at least
             the threshold below the positive's score; pos-percent: up to this share of the positive's score.
-        threshold: the rule's threshold.
+        threshold: the score, margin or share that the rule compares with; the share is above 0 and at most 1.
         without_positive: whether to drop or keep all candidates of a query without a scored positive.
     """
 
@@ -267,7 +267,7 @@ def paired(
 
 @dataclass(frozen=True)
 class Filters:
-    """A sequence of filters to apply, and the texts that they read.
+    """Filters, which are applied in order, and the texts that they read.
 
     aside: by query, the documents that cannot be negatives because of the query's text.
     """
@@ -286,7 +286,7 @@ class Filters:
     ) -> "Filters":
         """Build the filters for mining; excluded documents and documents with the query's text are dropped first.
 
-        answers: how to match answers in a filter before `plugins`; None means no filter. known: positives by query.
+        answers: how an answer filter before `plugins` matches; None means no such filter. known: positives by query.
         """
         aside = texts.aside(known)
         first = [ExcludedFilter(texts.collection.excluded(), EXCLUDED), ExcludedFilter(aside, SAME_TEXT)]

@@ -178,7 +178,7 @@ class ChatSession(server.ModelServer):
     """
 
     def __init__(self, options: ChatServer, passages: int) -> None:
-        """Open a session with `passages` per message. Raises ModelError without a key, ArtifactError without a journal."""
+        """Open a session with `passages` per message. Raises ModelError (no key) or ArtifactError (unusable file)."""
         parameters: dict[str, Any] = {"model": options.model, **options.more}
         if options.tokens is not None:
             parameters["max_tokens"] = options.tokens * passages

@@ -232,7 +232,7 @@ class Mixed:
     def __post_init__(self) -> None:
         check_counts(depth=self.depth)
         if not self.ratio > 0 or not isfinite(self.ratio):
-            raise PluginError(f"ratio must be a number above 0, not {self.ratio}")
+            raise PluginError(f"ratio must be a finite number above 0, not {self.ratio}")
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
         """Yield the negatives of each query, with the negatives from the run best first."""

@@ -46,7 +46,7 @@ FORMS: Mapping[str, Callable[[Scores, float], Scores]] = {
 def check_threshold(rule: str, name: str, value: float) -> None:
     """Raise PluginError if the threshold is not finite or, for `pos-percent`, not above 0 and at most 1."""
     if not isfinite(value):
-        raise PluginError(f"{name} must be a number, not {value}")
+        raise PluginError(f"{name} must be a finite number, not {value}")
     if rule == "pos-percent" and not 0 < value <= 1:
         raise PluginError(f"{name} must be above 0 and at most 1, not {value}")
 

@@ -23,7 +23,7 @@ from hardneg.store import options_in_key
 _FULL = 0.6  # mean length of a document, as a share of the tokens read at most
 _TERMS = 120  # terms of a passage in a learned sparse index
 FORM_WORDS = {"vectors": "one vector per text", "weights": "term weights", "token-vectors": "one vector per token"}
-"""Words for each form of encoded text in messages."""
+"""How messages describe each form of encoded text."""
 FORMS = {"weights": Trait.WEIGHTS, "token-vectors": Trait.TOKEN_VECTORS}
 """The trait of an index by the form of its encoded texts; the form `vectors` has no trait."""
 _ANOTHER = "use an encode stage whose model has one vector per text"
@@ -35,7 +35,7 @@ NOT_ONE_VECTOR: Mapping[str, str] = {
 }
 """Index traits for which queries cannot be encoded as single vectors, each with advice on what to use instead."""
 Facts = Mapping[str, Any]
-"""Facts about an artifact by name, JSON values that are stored in its manifest."""
+"""Facts about an artifact: JSON values by name, stored in its manifest."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class StageSpec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     dataset: Annotated[str | None, Reference(("collection",))] = Field(
-        default=None, description="A stage whose collection is read instead of the recipe's dataset."
+        default=None, description="Stage that provides the collection, instead of the recipe's dataset."
     )
 
     version: ClassVar[int]
@@ -231,7 +231,7 @@ class StageSpec(BaseModel):
         return ((path, mark.kind, setting) for path, mark, setting in marked(self, PluginKind))
 
     def identity(self) -> dict[str, Any]:
-        """Return the fields that may change the result, without references, plugins and files, whose content is keyed.
+        """Return the fields that may change the result; not references, plugins and files, which are keyed by content.
 
         A value may be a function of the recipe, which returns the digest of other content or raises a HardnegError.
         """
@@ -283,14 +283,14 @@ class StageSpec(BaseModel):
         return next(filter(None, map(source_of, loaded)), None)
 
     def estimate(self, sizes: Sizes) -> Row:
-        """Return a rough estimate for the stage; by default, the split's queries with the bytes of `query_disk`."""
+        """Return a rough estimate for the stage; by default, from the split's number of queries and `query_disk`."""
         if self.query_disk is None:
             return Row(1, "stage")
         count = sizes.queries(str(vars(self)["split"]))
         return Row(count, "queries", self.query_disk[0] + count * self.query_disk[1])
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Return the artifact's files and folders by path in the run folder; only folders may be missing."""
+        """Return artifact paths to publish by path in the run folder; folders have no suffix and may be missing."""
         return {}
 
     def sections(self, sources: "Mapping[str, ArtifactInput]") -> list[Section]:
@@ -345,7 +345,7 @@ class ArtifactInput:
     """An artifact that a stage reads.
 
     path: the artifact's folder; None for the recipe's own model, which `model` describes. spec, plugins: the stage that
-    wrote the artifact, and its configured plugins by field. traits: what can rule out using it (`Trait`).
+    wrote the artifact, and its configured plugins by field. traits: reasons that can rule it out (`Trait`).
     """
 
     name: str

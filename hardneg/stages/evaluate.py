@@ -27,8 +27,8 @@ from hardneg.training.checkpoint import History
 class Evaluate(StageSpec):
     """Scores runs on one split and tests their differences from the baselines.
 
-    runs: one stage per row, or one stage per seed of the row's system. shared_seeds: pairs of rows that share what
-    their seeds draw, such as a common warm-up. marks: for each sign, the rows that a row must significantly beat to
+    runs: one stage per row, or one stage per seed of the row's system. shared_seeds: pairs of rows whose runs of a seed
+    share random draws, as from a common warm-up. marks: for each sign, the rows that a row must beat significantly to
     get it; by default, one sign per baseline. metrics_of: the metrics for rows with lists too short for the rest.
     """
 
@@ -69,12 +69,12 @@ class Evaluate(StageSpec):
     query_groups: Annotated[fields.Name | None, fields.InputFile("a query's id, a tab and its group per line")] = Field(
         default=None,
         json_schema_extra=fields.FREE,
-        description="Sample groups of queries, as defined in this file (query id, tab and group per line).",
+        description="In tests and intervals, sample the query groups in this file (query id, tab and group per line).",
     )
     by_group: bool | Literal["where_known"] = Field(
         default=False,
         json_schema_extra=fields.LATER,
-        description="Sample the dataset's groups of queries, not single queries (`where_known`: if it has any).",
+        description="In tests and intervals, sample the dataset's query groups (`where_known`: if it has any).",
     )
     metrics_of: dict[str, Annotated[tuple[fields.MeasureName, ...], Field(min_length=1)]] = Field(
         default={}, json_schema_extra=fields.LATER
@@ -111,7 +111,7 @@ class Evaluate(StageSpec):
             yield "by_group: no query of this dataset has a group; remove it, or set query_groups to a file"
         answers = [name for name in self.metrics if name.startswith("answer@")]
         if answers and not fields.has_answers(collection, self.split):
-            yield f"metrics: {answers[0]} needs answers, but split {self.split} has none; change the dataset or metric"
+            yield f"metrics: {answers[0]} needs answers, but split {self.split} has none; use another dataset or metric"
         split = collection["splits"].get(self.split, {})
         if split.get("queries") and not split.get("judgements") and not answers:
             reason = f"no relevance judgement of split {self.split} has both its query and its document in the dataset"
@@ -132,7 +132,7 @@ class Evaluate(StageSpec):
         return {**super().identity(), "labels": list(self.runs), **tests}
 
     def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> "Evaluate":
-        """Return the stage with all seeds' runs per row; rows share seeds if they depend on the same training."""
+        """Return the stage with the runs of all seeds per row; rows that depend on one training stage share seeds."""
         copies = recipe.seeded
         seeded = {label: run for label, run in self.runs.items() if isinstance(run, str) and run in copies.copies}
         runs = {**self.runs, **{label: copies.of(run) for label, run in seeded.items()}}

@@ -26,7 +26,7 @@ from hardneg.store import SCRATCH, blocks
 class ReadDataset(StageSpec):
     """Reads a collection into Arrow files; stage `dataset` is created from the recipe's `dataset`.
 
-    withheld: which training labels to set aside, default none. exclude_own: exclude documents with the query's id, as
+    withheld: which training labels to set aside; default: none. exclude_own: exclude documents with the query's id, as
     BEIR does; by default only for ArguAna and Quora, whose queries are documents.
     """
 
@@ -98,7 +98,7 @@ class BroughtModel(StageSpec):
 class Encode(base.IndexSpec):
     """Encodes the corpus into a flat index, which also serves as the vector store.
 
-    segments: how to split documents into segments with one vector each; default: one, of `document_length` tokens.
+    segments: how to split documents into segments with one vector each; default: one vector per document.
     """
 
     version = 2

@@ -162,7 +162,7 @@ class Tuning(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     runs: Annotated[dict[fields.Name, fields.Name], fields.MEASURED] = Field(min_length=2)
     split: fields.Name = "dev"
-    metric: fields.MetricName = Field("ndcg@10", description="Metric to tune for.")
+    metric: fields.MetricName = Field("ndcg@10", description="Metric to maximise in tuning.")
     relevance_level: int = Field(1, gt=0, description=fields.RELEVANT)
     grid: dict[fields.Name, Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]] = Field(
         default_factory=dict,

@@ -144,7 +144,7 @@ def searched_queries(context: StageContext[Search], collection: StoredCollection
             if not write_queries(context.folder / layout.QUERIES, read):
                 raise errors.DataError(f"{path}: all queries are already in the dataset; use a file with other queries")
             if same := facts.get(source_files.SAME_TEXT):
-                leak = "training on them leaks any that are in the test split"
+                leak = "if they have the text of test queries, training on them leaks the test set"
                 context.progress.note(f"{context.name}: {same} {source_files.SAME_TEXT}; {leak}")
         distributed.barrier()
         return Queries.open(context.folder / layout.QUERIES)
@@ -157,7 +157,7 @@ def searched_queries(context: StageContext[Search], collection: StoredCollection
         return texts
     _, owner = own_documents(collection.corpus, own.query_ids, own.texts)
     if count := len({own.query_ids[at] for at in owner.tolist()}.difference(collection.excluded())):
-        found = f"{wording.counted(count, 'query is', 'queries are')} also in the corpus, where each finds itself first"
+        found = f"{wording.counted(count, 'query is', 'queries are')} also in the corpus, usually as the top hit"
         advice = "to exclude documents with the query's id, set `exclude_own: true` in `dataset`"
         context.progress.note(f"{context.name}: {found}; {advice}")
     return own
@@ -180,7 +180,7 @@ class DocumentTexts(Sequence[str]):
 
 
 def positive_texts(asked: Queries, known: Mapping[str, Sequence[str]], corpus: Corpus, facts: Counter[str]) -> Queries:
-    """Return the queries, with the contents of each one's first positive in the corpus as its text, read on access.
+    """Return the queries with other texts: the contents of each query's first positive in the corpus, read on access.
 
     asked: the queries. known: positives by query id. facts: receives the count of queries skipped without a positive.
     """

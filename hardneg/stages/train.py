@@ -51,8 +51,7 @@ class Train(training.TeacherOptions, training.DualOptions):
         default=None, description="Mined negatives, with their queries."
     )
     augmented: Annotated[fields.Name | None, fields.Reference(("negatives",))] = Field(
-        default=None,
-        description="Additional negatives with their queries, such as from a label stage, to add to the examples.",
+        default=None, description="Additional queries with their positives and negatives, such as from a label stage."
     )
     datasets: dict[fields.Name, _Source] = Field(
         default={},

@@ -53,7 +53,7 @@ class TrainQueries(training.EncoderOptions, base.IndexSpec):
     negatives: Annotated[fields.Name | None, fields.Reference(("negatives",))] = Field(
         default=None, description="The negatives for schedule `static`."
     )
-    refresh_every: int | None = Field(default=None, gt=0, description="Steps between searches of `refreshed`.")
+    refresh_every: int | None = Field(default=None, gt=0, description="Steps between `refreshed` searches.")
     depth: int = Field(default=layout.TOP_DEPTH, gt=0, description="Number of documents per query.")
     forced_positives: Literal["none_retrieved", "always", "never"] = Field(
         default="none_retrieved", description="When to append known positives that are missing from a list."
@@ -66,7 +66,7 @@ class TrainQueries(training.EncoderOptions, base.IndexSpec):
         description="`trained` also updates the centroids of a product-quantised index, and publishes the new index.",
     )
     centroid_learning_rate: float = Field(default=1e-4, gt=0, description="The learning rate of the centroids.")
-    watch: WatchOptions | None = Field(default=None, description="Measure the staleness of negatives.")
+    watch: WatchOptions | None = Field(default=None, description="Measures how stale the negatives are.")
 
     @model_validator(mode="after")
     def _complete(self) -> "TrainQueries":
@@ -187,9 +187,9 @@ class TrainRefreshed(training.DualOptions):
     miner: fields.OwnMinerSetting = Field(
         default=None, description="Miner to use on the model's top documents, instead of `refresh.choice`."
     )
-    filters: fields.FilterSettings = Field(default=(), description="Filters of candidates, applied in this order.")
+    filters: fields.FilterSettings = Field(default=(), description="Filters to apply before the miner, in order.")
     devices: Annotated[Devices, AfterValidator(fields.without_problems)] = Field(
-        default=Devices(), json_schema_extra=fields.FREE, description="The devices of the two processes."
+        default=Devices(), json_schema_extra=fields.FREE, description="Devices for training and for refreshes."
     )
     backend: fields.OwnIndexSetting = Field(
         default=None,

@@ -34,7 +34,7 @@ OF_THE_RUN = "Training options, such as steps, negatives, optimizer and precisio
 
 
 def examples_of(collection: StoredCollection, negatives: base.ArtifactInput | None) -> TrainingData:
-    """Return the training data for the queries that `negatives` is from; None means split `train` without negatives."""
+    """Return training data for the queries of the stage `negatives`; None means split `train` without negatives."""
     split = "train" if negatives is None else getattr(negatives.spec, "split", "train")
     return training_data(collection, work.own_queries(negatives) or collection.queries(split), negatives)
 
@@ -115,7 +115,7 @@ class TrainConfig(OptionGroup):
         raise NotImplementedError(f"stage {self.stage} does not implement `save`")
 
     def make(self, context: "StageContext[Any]") -> Facts:
-        """Train the network and save it with its card and learning curve; facts: {} except in the first process."""
+        """Train the network and save it with its card and learning curve; only the first process returns facts."""
         from hardneg.training.loop import learn
 
         loss, options = context.plugins["loss"], self.options
@@ -192,7 +192,7 @@ class EncoderOptions(ValidationOptions, TrainConfig):
     segments: fields.OwnCut = Field(
         default=None,
         json_schema_extra=fields.LATER,
-        description="Split documents into segments, scored by the best one; default: read only the first tokens.",
+        description="Split documents into segments and use the best score; default: read only the first tokens.",
     )
 
     def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> Self:
@@ -355,7 +355,7 @@ class BatchOptions(OptionGroup):
     ] = Field(
         default=None,
         json_schema_extra=fields.LATER,
-        description="Source of the order: an encode stage, whose model encodes the queries, or a run of them.",
+        description="Stage for the order: an encode stage, whose model encodes the queries, or a run of the queries.",
     )
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
@@ -410,7 +410,7 @@ class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
     dims: fields.Dimensions | None = Field(
         default=None,
         json_schema_extra=fields.LATER,
-        description="Numbers of dimensions to train at (Matryoshka), optionally with weights; default: the full one.",
+        description="Vector dimensions to train at (Matryoshka), optionally with weights; default: only the full one.",
     )
     precisions: Annotated[tuple[types.StoredPrecision, ...], AfterValidator(fields.each_once)] = Field(
         default=(), json_schema_extra=fields.LATER, description="Precisions of the document index to train for."

@@ -229,7 +229,7 @@ class StageBlocks:
         return self.store.finished()
 
     def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
-        """Compute the given blocks in ascending order; yield each with its number, and advance `task` by its items."""
+        """Compute the given blocks in ascending order; yield each with its number, and advance `task` by its size."""
         raise NotImplementedError
 
     def write(self, number: int, block: BlockResult) -> None:
@@ -270,7 +270,7 @@ class RunBlocks(StageBlocks):
 
 
 def make_blocks(context: StageContext[StageSpec]) -> Facts:
-    """Compute a stage's missing blocks, join all blocks, and return the manifest facts; {} except in the first process.
+    """Compute a stage's missing blocks, join all blocks, and return the manifest facts ({} unless the first process).
 
     Each of several processes computes a contiguous range of blocks, because adjacent blocks share what they read.
     """

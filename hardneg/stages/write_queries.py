@@ -214,7 +214,7 @@ def mixed(
     only: Container[str] | None = None,
     copies: Container[str] = (),
 ) -> Iterator[tuple[str, types.Written]]:
-    """Yield, for each document, its writer's name (empty without queries), and its queries with the document to use.
+    """Yield, for each document, its writer's name (empty if it has no queries) and its queries with the document.
 
     Writers take turns in an order that depends on the seed and the document id, until one writes a query.
 

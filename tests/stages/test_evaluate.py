@@ -160,7 +160,7 @@ def test_without_answers_nothing_long_begins(tmp_path, tiny_model):
     assert set(raised.value.problems) == {
         "stages.static.without_answers: needs answers, but split train has none; remove it, or use another dataset",
         "stages.refreshed.refresh.without_answers: needs answers, but split train has none; remove it",
-        "stages.scores.metrics: answer@1 needs answers, but split test has none; change the dataset or metric",
+        "stages.scores.metrics: answer@1 needs answers, but split test has none; use another dataset or metric",
         "stages.drawn.without_answers: needs answers, but split train has none; remove it, or use another dataset",
     }
     assert len(list((tmp_path / "store").glob("*/manifest.json"))) == 1

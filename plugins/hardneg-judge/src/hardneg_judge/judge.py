@@ -232,7 +232,7 @@ class Judge(hp.stages.StageSpec):
         )
         if strange := next((name for name in mined.query_ids if name not in texts), None):
             message = f"query {strange!r} of {source.name} is not in split {self.split}"
-            raise hp.errors.DataError(f"{context.name}: {message}; set the split that was mined")
+            raise hp.errors.DataError(f"{context.name}: {message}; set split to the one that was mined")
         sizes = [len(mined[start : start + step]) for start in range(0, len(mined), step)]
         opened: dict[str, Any] = {"collection": collection, "mined": mined, "texts": texts, "step": step}
         return JudgedBlocks(context, sizes, "judging", **opened, hidden=hp.qrels_files.positives(collection.withheld()))
@@ -271,8 +271,8 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
         count, folder = len(self.sizes), self.context.folder
         facts = {"queries": 0, "negatives": 0, **self.store.facts(count)}
         if not facts["queries"]:
-            problem = f"all {len(self.mined)} queries were dropped because each has a relevant negative; change outcome"
-            raise hp.errors.DataError(f"{self.context.name}: {problem}")
+            problem = f"all {len(self.mined)} queries were dropped because each has a relevant negative"
+            raise hp.errors.DataError(f"{self.context.name}: {problem}; use outcome drop-negative")
         joined = hp.negatives_files.join_negatives(
             self.store.texts(hp.layout.NEGATIVES, count), self.store.texts(hp.layout.DROPPED, count)
         )

@@ -58,7 +58,7 @@ def search_queries(
 
 
 def as_lists(hits: Hits) -> Iterator[Listed]:
-    """Yield the hits of each query without padding."""
+    """Yield the corpus rows and scores of each query's hits, without padding."""
     for rows, scores in zip(hits.rows, hits.scores, strict=True):
         yield rows[rows >= 0], scores[rows >= 0]
 
@@ -238,8 +238,8 @@ def compares(*plugins: object) -> bool:
 class Choosing:
     """The selection of negatives by a miner and filters.
 
-    positives: known positives by query; a query without positives gets no negatives. seed: seed of random
-    miners. fill_to: number of negatives up to which random documents of the corpus are added to each query.
+    positives: known positives by query; a query without positives gets no negatives. seed: seed for miners that
+    sample. fill_to: add random documents of the corpus until a query has this many negatives; None adds none.
     """
 
     corpus: Corpus

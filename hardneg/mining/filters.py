@@ -36,16 +36,16 @@ class MiningTexts:
     _sharing: set[str] = field(default_factory=set, repr=False)
 
     def queries(self, query_ids: Sequence[str]) -> list[str]:
-        """Return the text of each query."""
+        """Return the texts of queries of the split, in the order of the ids."""
         return [self._queries[query_id] for query_id in query_ids]
 
     def documents(self, doc_ids: Sequence[str]) -> list[Document]:
-        """Return the documents. Raises DataError if a document is not in the corpus."""
+        """Return the documents in the order of the ids. Raises DataError if a document is not in the corpus."""
         corpus = self.collection.corpus
         return corpus.documents_at(corpus.known_rows(doc_ids, "candidate", "search this corpus again"))
 
     def aside(self, known: Mapping[str, Sequence[str]]) -> dict[str, frozenset[str]]:
-        """Return, by query, the documents that cannot be negatives because of the query's text (`set_aside`)."""
+        """Return by query id, with copies, the documents with the query's text and the positives of queries with it."""
         queries = [query for split in self.collection.splits for query in self.collection.queries(split)]
         ids, texts = [query.query_id for query in queries], [query.text for query in queries]
         rows, sharing = set_aside(self.collection.corpus, ids, texts, known)
@@ -122,7 +122,7 @@ class AnswerFilter:
     match: Literal["string", "regex"] = "string"
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield `answer` for each document that contains an answer; queries without answers keep all documents."""
+        """Yield, for each query, the documents that contain an answer, mapped to `answer`; none without answers."""
         waiting, answers = iter(candidates), texts.answers(self.match)
         while block := list(islice(waiting, _QUERIES)):
             lists = [query.listed for query in block]
@@ -147,7 +147,7 @@ class DocumentsFilter:
     of: str = ""
 
     def reasons(self, candidates: Iterable[Candidates], texts: MiningTexts) -> Iterator[Mapping[str, str]]:
-        """Yield `outside the named documents` for each dropped candidate. Raises DataError for an unknown split."""
+        """Yield, for each query, the dropped candidates mapped to the reason. Raises DataError for an unknown split."""
         collection, own = texts.collection, self.of or texts.split
         if own not in collection.splits:
             raise DataError(f"documents.of: no split {own!r}; available: {', '.join(collection.splits)}")
@@ -225,11 +225,11 @@ class ScoreFilter:
 
     @property
     def compares(self) -> bool:
-        """Whether the rule compares candidates with their query's positives."""
+        """Whether the rule compares candidates' scores with the scores of their query's positives."""
         return self.rule in COMPARING
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield `score`, `unscored`, or `no scored positive` for documents that are not kept."""
+        """Yield, for each query, the dropped documents mapped to `score`, `unscored` or `no scored positive`."""
         rule, keep = RULES[self.rule](self.threshold), self.without_positive == "keep"
         for query in candidates:
             against: dict[str, str] = {}

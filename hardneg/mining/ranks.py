@@ -18,7 +18,7 @@ Reason = Callable[[str], str | None]
 
 
 def check_counts(**counts: int) -> None:
-    """Raise PluginError if an option is below 1."""
+    """Raise PluginError if any of the given options, passed by name, is below 1."""
     if min(counts.values()) < 1:
         values = " and ".join(f"{name} {count}" if len(counts) > 1 else str(count) for name, count in counts.items())
         raise PluginError(f"{' and '.join(counts)} must be at least 1, not {values}")
@@ -235,7 +235,7 @@ class Mixed:
             raise PluginError(f"ratio must be a finite number above 0, not {self.ratio}")
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Yield the negatives of each query, with the negatives from the run best first."""
+        """Yield the negatives of each query: ranked documents, best first, interleaved with random ones."""
         for query in candidates:
             top = select(query, range(len(query.ranking.doc_ids)), self.depth, self.exclude_copies)
             reason = refusal(query, self.exclude_copies, top.negatives)
@@ -291,7 +291,7 @@ class Union:
                 yield f"union: {', '.join(wrong)}; shares must have the labels of the runs, {', '.join(runs)}"
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Yield the negatives of each query.
+        """Yield the negatives of each query, with the runs' documents interleaved.
 
         Raises:
             PluginError: the labels of `shares` differ from the labels of the runs.

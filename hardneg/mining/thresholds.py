@@ -148,7 +148,7 @@ class SimAns:
 
 @dataclass(frozen=True)
 class Filtered:
-    """The first `count` documents at the top of a list whose scores satisfy a rule, without positives.
+    """Up to `count` documents from the top of a list, without positives, with scores that satisfy a rule.
 
     A subclass sets the name of the rule (`named`) and of the field with its threshold (`threshold`).
 
@@ -263,12 +263,12 @@ class PositiveAware(Filtered):
 
 @dataclass(frozen=True)
 class PosMargin(PositiveAware):
-    """The documents at the top of a list that score at least a margin below the query's positives.
+    """The documents at the top of a list that score at least a margin below the query's lowest-scored positive.
 
     Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-MarginPos.
 
     Attributes:
-        margin: smallest distance of a document's score below the positive's score.
+        margin: minimum difference between the positive's score and a document's lower score.
     """
 
     version: ClassVar[int] = 1
@@ -279,7 +279,7 @@ class PosMargin(PositiveAware):
 
 @dataclass(frozen=True)
 class PosPercent(PositiveAware):
-    """The documents at the top of a list that score at most a share of the score of the query's positives.
+    """The documents at the top of a list that score at most a share of the lowest-scored positive's score.
 
     Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-PercPos.
 

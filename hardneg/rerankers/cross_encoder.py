@@ -48,7 +48,7 @@ class CrossEncoder:
             raise PluginError(f"cross-encoder: length is {self.length}; it must be at least {_SHORTEST}")
 
     def fingerprint(self) -> str:
-        """Return the digest of the source's content."""
+        """Return a digest of the hub commit or the folder content. Raises ModelError if the source does not exist."""
         return digest(resolved.model_content(self._location))
 
     @property

@@ -65,8 +65,8 @@ class PairNetwork:
 
     Either the transformer is a sequence classifier, or the later modules are a head over its vectors.
 
-    The logit of a pair is the single output, or the second output minus the first, whose sigmoid equals their softmax.
-    The score is the network's `activation_fn` of the logit.
+    The logit of a pair is the single output, or the second output minus the first; its sigmoid is then the softmax of
+    the second output. The score is the network's `activation_fn` of the logit.
     """
 
     def __init__(self, module: CrossEncoder) -> None:

@@ -260,7 +260,7 @@ class StageSpec(BaseModel):
         return {f"{path}.model": model for path, model in models if model is not None}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Return the artifact's traits, each with its stage of origin; by default, those that references pass on."""
+        """Return the artifact's traits, each with its stage of origin; by default, traits that references pass on."""
         passed = ((target, need.passes) for _, target, need in self.references() if need.passes)
         pairs = ((passes, pair) for target, passes in passed for pair in recipe.traits(target).items())
         return {trait: origin for passes, (trait, origin) in pairs if trait in passes}

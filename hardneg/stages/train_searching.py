@@ -33,7 +33,7 @@ class WatchOptions(BaseModel):
 
 
 class TrainQueries(training.EncoderOptions, base.IndexSpec):
-    """Trains only the query encoder, against a fixed index."""
+    """Trains only the query encoder and, optionally, the index's centroids; the documents are not re-encoded."""
 
     version = 3
     purpose = "train the query encoder alone, against the passages in the index"

@@ -111,7 +111,7 @@ class TrainConfig(OptionGroup):
         return None
 
     def save(self, context: StageContext[Any], network: Any, card: Mapping[str, object]) -> None:
-        """Save the network with a model card that contains these facts."""
+        """Save the network with a model card that lists the facts of `card`."""
         raise NotImplementedError(f"stage {self.stage} does not implement `save`")
 
     def make(self, context: "StageContext[Any]") -> Facts:
@@ -137,7 +137,7 @@ class TrainConfig(OptionGroup):
 
 
 class Validation(BaseModel):
-    """Validation during training: `queries` of `split`, each with its positives and a run's top `depth` passages."""
+    """Validation on the first `queries` of `split` (default: all), each with positives and a run's top `depth`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     split: fields.Name = "dev"

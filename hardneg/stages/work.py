@@ -250,7 +250,7 @@ class RunBlocks(StageBlocks):
         raise NotImplementedError
 
     def run_facts(self) -> Facts:
-        """Return the facts of the whole run for the manifest."""
+        """Return the manifest facts about the whole run, which are added to the counts of its blocks."""
         raise NotImplementedError
 
     def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:

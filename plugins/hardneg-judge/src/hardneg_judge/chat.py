@@ -49,7 +49,7 @@ class Chat(ChatServer):
         object.__setattr__(self, "prompt", template(self.prompt, built_in(self.scale, self.batch)))
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """Yield the score of each passage, in the order given; a bounded number of requests is read ahead.
+        """Yield the scores of each query's passages, in the order given; a bounded number of requests is read ahead.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
@@ -83,7 +83,7 @@ class Asking(ChatSession):
         """The number of passages to submit at a time: enough to keep `in_flight` requests busy most of the time."""
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[list[float]]:
-        """Yield the score of each passage. Raises ModelError like `ask`, and if no answer is readable."""
+        """Yield the scores of each query's passages. Raises ModelError like `ask`, and if no answer is readable."""
         chat = self._chat
 
         def calls(query: str, passages: Sequence[str]) -> Iterator[partial[tuple[int, Reply[float | None]]]]:
@@ -131,7 +131,7 @@ class ChatFilter(Chat):
             raise ValueError(f"depth: must be above 0, not {self.depth}")
 
     def reasons(self, candidates: Iterable[Candidates], texts: protocols.FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield the reason for each dropped candidate: `relevant`, `unreadable` or `unjudged`; positives stay.
+        """Yield each query's dropped candidates, mapped to `relevant`, `unreadable` or `unjudged`; positives stay.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
@@ -188,7 +188,7 @@ class ChatListwise(ChatServer):
         object.__setattr__(self, "prompt", template(self.prompt, IN_ORDER))
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """Yield the score of each passage, in the order given; the windows of a query are sequential.
+        """Yield the scores of each query's passages, in the order given; the windows of a query are sequential.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
@@ -201,7 +201,7 @@ class Ordering(ChatSession):
     """A session that reorders the passages of several queries concurrently."""
 
     def rerank(self, options: ChatListwise, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[list[float]]:
-        """Yield the score of each passage. Raises ModelError like `ask`, and if no answer is readable."""
+        """Yield the scores of each query's passages. Raises ModelError like `ask`, and if no answer is readable."""
         calls = ([partial(self._in_order, options, query, passages)] for query, passages in requests)
         for ((order, replies),) in self.in_order(calls):
             for reply in replies:

@@ -22,7 +22,7 @@ PAIRS = 4096
 
 
 class Level(BaseModel):
-    """A judge, and the lowest score of a relevant passage.
+    """A judge, and the lowest score of a passage that counts as relevant (`relevant_from`).
 
     reranker: the stage that trained the judge. plugin: a reranker that no stage trains, such as `chat`.
     """
@@ -222,7 +222,7 @@ class Judge(hp.stages.StageSpec):
         return [hp.tables.Section("Judged negatives", [hp.Table(("judged", *names), rows)], _EXPLAINED)]
 
     def make(self, context: "hp.StageContext[Judge]") -> "JudgedBlocks":
-        """Return the stage's work in blocks of queries."""
+        """Return the work in blocks of queries. Raises DataError if a query of the negatives is not in the split."""
         collection, source = hp.stage_work.open_collection(context.inputs["dataset"]), context.inputs["negatives"]
         queries = hp.stage_work.own_queries(source) or hp.stage_work.open_queries(context, collection, self.split)
         texts = dict(zip(queries.query_ids, queries.texts, strict=True))

@@ -171,7 +171,7 @@ def _verdict(spoken: str, scale: Scale) -> float | None:
 
 
 def permutation(answer: str, count: int) -> list[int]:
-    """Return the order, from 0, in which an answer lists passages 1 to `count`; empty if it lists none.
+    """Return the passages, counted from 0, in the order in which an answer lists them; empty if it lists none.
 
     Unknown and repeated numbers are ignored; missing passages follow in their original order.
     """

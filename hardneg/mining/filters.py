@@ -45,7 +45,7 @@ class MiningTexts:
         return corpus.documents_at(corpus.known_rows(doc_ids, "candidate", "search this corpus again"))
 
     def aside(self, known: Mapping[str, Sequence[str]]) -> dict[str, frozenset[str]]:
-        """Return by query id, with copies, the documents with the query's text and the positives of queries with it."""
+        """Return, by query id, documents with the query's text, positives of queries with equal text, and copies."""
         queries = [query for split in self.collection.splits for query in self.collection.queries(split)]
         ids, texts = [query.query_id for query in queries], [query.text for query in queries]
         rows, sharing = set_aside(self.collection.corpus, ids, texts, known)
@@ -122,7 +122,7 @@ class AnswerFilter:
     match: Literal["string", "regex"] = "string"
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield, for each query, the documents that contain an answer, mapped to `answer`; none without answers."""
+        """Yield, for each query, the documents that contain an answer, mapped to `answer`. Queries may have none."""
         waiting, answers = iter(candidates), texts.answers(self.match)
         while block := list(islice(waiting, _QUERIES)):
             lists = [query.listed for query in block]

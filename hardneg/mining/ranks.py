@@ -57,7 +57,7 @@ def evenly(sizes: Sequence[int]) -> NDArray[np.int64]:
 
 
 def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: bool) -> Negatives:
-    """Select the first `count` documents that can be negatives, trying the list's `ranks`, from 0, in their order."""
+    """Select the first `count` documents that can be negatives, trying `ranks` of the list (from 0) in order."""
     ranking, dropped = query.ranking, Counter[str]()
     doc_ids = (ranking.doc_ids[rank] for rank in ranks)
     chosen = [ranks[i] for i, _ in islice(accepted(doc_ids, refusal(query, exclude_copies), dropped), count)]

@@ -98,7 +98,7 @@ class BroughtModel(StageSpec):
 class Encode(base.IndexSpec):
     """Encodes the corpus into a flat index, which also serves as the vector store.
 
-    segments: how to split documents into segments with one vector each; default: one vector per document.
+    segments: how to split documents into segments, one vector each; default: only the first `document_length` tokens.
     """
 
     version = 2

@@ -144,7 +144,7 @@ def searched_queries(context: StageContext[Search], collection: StoredCollection
             if not write_queries(context.folder / layout.QUERIES, read):
                 raise errors.DataError(f"{path}: all queries are already in the dataset; use a file with other queries")
             if same := facts.get(source_files.SAME_TEXT):
-                leak = "if they have the text of test queries, training on them leaks the test set"
+                leak = "if any of those is a test query, training on its copy leaks the test set"
                 context.progress.note(f"{context.name}: {same} {source_files.SAME_TEXT}; {leak}")
         distributed.barrier()
         return Queries.open(context.folder / layout.QUERIES)

@@ -34,7 +34,7 @@ def request_key(content: str) -> str:
 
 
 class AnswerJournal:
-    """A file of answers by request key, of which only the offsets are in memory.
+    """A file of answers by request key; only the answers' offsets are held in memory.
 
     Several threads and processes may share a file. If a process is killed, stored answers remain complete; a partial
     last line is skipped.
@@ -247,7 +247,7 @@ class ChatSession(server.ModelServer):
         return Reply(answer, False, values, whole)
 
     def in_order(self, groups: Iterable[Sequence[Callable[[], Result]]]) -> Iterator[list[Result]]:
-        """Yield the results of each group of calls, in order; the calls are concurrent, a bounded number ahead."""
+        """Yield each group's results, in order; the calls run concurrently, and a bounded number is started ahead."""
         waiting, ahead = deque[list[Future[Result]]](), 0
         try:
             for group in groups:

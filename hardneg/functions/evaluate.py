@@ -21,8 +21,8 @@ RELEVANCE = Arg("Lowest grade that binary metrics count as relevant (trec_eval -
 EQUIVALENCE = Arg("Systems are equivalent if their means differ by less than this.")
 _QRELS = Arg("Judgements in TREC or BEIR format, plain or gzipped; default: the dataset's.", cli=Path)
 _METRICS = f"One or more metrics, separated by commas; default: {','.join(METRICS)}."
-_GROUPS = "Sample groups of queries, as defined in this file (query id, tab and group per line)."
-_BY_GROUP = "Sample the dataset's groups of queries, not single queries (`where_known`: if it has any)."
+_GROUPS = "In tests and intervals, sample the query groups in this file (query id, tab and group per line)."
+_BY_GROUP = "In tests and intervals, sample the dataset's query groups (`where_known`: if it has any)."
 _BASELINES = "Compare only with this run, given by its file name; default: all pairs."
 _DATASET = "The dataset for answer@k and for the texts of a report: beir:FOLDER, or a plugin's name."
 

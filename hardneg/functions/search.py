@@ -270,7 +270,7 @@ _GRID = Arg(_TRIED, cli=dict[str, list[float]], metavar="NAME=VALUE,VALUE", pane
 _WEIGHT = Arg("Weight of each run, by label; default: 1.", cli=dict[str, float], flag="weight", metavar="LABEL=VALUE")
 
 TuneRuns = Annotated[Runs | None, Arg(_TUNED, cli=list[Path], flag="tune-run", panel=_TUNING)]
-Metric = Annotated[str, Arg("Metric to tune for.", same=("metrics",), panel=_TUNING, metrics=True)]
+Metric = Annotated[str, Arg("Metric to maximise in tuning.", same=("metrics",), panel=_TUNING, metrics=True)]
 
 
 @spelled_out

@@ -30,10 +30,10 @@ class InfoNCE:
 
     Source: Qu et al., RocketQA (NAACL 2021), Eq. 2; Karpukhin et al., Dense Passage Retrieval (EMNLP 2020). For the
     directions: Li et al., Towards General Text Embeddings with Multi-stage Contrastive Learning (2023), section 3.2,
-    all but `positive-positive` in one softmax, the positive in two of them; Solatorio, GISTEmbed (2024), with
-    `query-query` and `positive-positive`. `own_and_positives`: Formal et al., SPLADE v2 (2021), whose code calls it
-    InBatchPairwiseNLL. Hardness: Lan et al., LLaVE (2025), Eq. 5, 9 for `others`; Schechter Vera et al., EmbeddingGemma
-    (2025), 5 for `own`.
+    with all but `positive-positive` in one softmax, where the positive counts twice; Solatorio, GISTEmbed (2024), with
+    `query-query` and `positive-positive`. `own_and_positives`: Formal et al., SPLADE v2 (2021), InBatchPairwiseNLL in
+    their code. Hardness: Lan et al., LLaVE (2025), Eq. 5, with hardness 9 for `others`; Schechter Vera et al.,
+    EmbeddingGemma (2025), with hardness 5 for `own`.
 
     Attributes:
         temperature: divisor of the scores.
@@ -41,7 +41,7 @@ class InfoNCE:
             the other queries' positives.
         directions: terms of the softmax. For a query: `query-document`, `query-query`. For its positive:
             `document-query`, `document-document` (documents of other queries), `positive-positive` (their positives).
-        hardness: weight with which a negative's score, without gradient or temperature, is added to its logit.
+        hardness: weight of a negative's score, without gradient or temperature, that is added to its logit.
         hardness_of: negatives to which the hardness applies: `all`, the query's `own` mined negatives, or the `others`.
     """
 
@@ -68,9 +68,9 @@ class InfoNCE:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The parts of the batch that the directions read.
+        """The optional parts of `ScoreBatch` that the directions read.
 
-        Like `query_query`, `document-query` reads other rows, so it needs a batch whose rows share columns.
+        The part `query_query` also stands for `document-query`, because both need a batch whose rows share columns.
         """
         return tuple(sorted({part for direction in self.directions for part in _PARTS.get(direction, ())}))
 
@@ -158,14 +158,14 @@ class Hardest:
 def side_scores(direction: Direction, batch: ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:
     """Return the scores of each row in a direction other than `query-document`; each row has one positive.
 
-    `document-query` uses the validity of the other query's row, so masks apply the threshold of q' to s(q', d).
+    For `document-query`, whether s(q', d) of another query q' is valid, after any masks, is decided in the row of q'.
 
     Returns:
         Scores, float32 or float64 [B, n], 0 where masked; masks, bool [B, n], of the scores that exist and of the
         negatives, which exclude a positive's own query.
 
     Raises:
-        TrainingError: the batch lacks these scores.
+        TrainingError: the batch has no scores for this direction.
     """
     drawn = batch.positive.to(torch.uint8).argmax(1)
     if direction == "document-query":

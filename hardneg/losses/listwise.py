@@ -12,7 +12,7 @@ from hardneg.records import errors, types
 
 @dataclass(frozen=True)
 class Listwise:
-    """Base class of the listwise losses, which supplies document labels and a mask of the documents to use.
+    """Base class of the listwise losses; it supplies document labels and a mask of the documents to use.
 
     Attributes:
         labels: `judged` is 1 for the positive and 0 for every other document; `teacher` is the teacher's score of each
@@ -30,7 +30,7 @@ class Listwise:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """`teacher` if the labels are the teacher's scores, else nothing."""
+        """The parts of `ScoreBatch` that the loss needs: `teacher` if `labels` is `teacher`, otherwise none."""
         return ("teacher",) if self.labels == "teacher" else ()
 
     def _labelled(self, batch: types.ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:
@@ -84,7 +84,7 @@ class ListMLE(Listwise):
 
 @dataclass(frozen=True)
 class AdrMse(Listwise):
-    """Squared differences of approximate and true ranks, each over log2(1 + true rank), averaged over documents.
+    """Squared differences of approximate and true ranks, each divided by log2(1 + true rank), averaged over documents.
 
     A rank is approximated by 1 plus the sum of sigmoid(alpha * (other score - score)) over the other documents.
     Documents with equal labels share the mean of their ranks.

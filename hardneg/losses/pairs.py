@@ -7,7 +7,7 @@ from hardneg.records import errors, types
 
 
 def check_temperature(loss: str, temperature: float) -> None:
-    """Raise PluginError if the temperature is 0 or below."""
+    """Raise PluginError if the temperature is not above 0; the message starts with the name of the loss."""
     if not temperature > 0:
         raise errors.PluginError(f"{loss}: temperature must be above 0, not {temperature}")
 
@@ -19,12 +19,12 @@ def safe_scores(batch: types.ScoreBatch) -> Tensor:
 
 
 def negatives(batch: types.ScoreBatch) -> Tensor:
-    """Return the mask of documents that may be negatives of each row, bool [B, M]."""
+    """Return the mask of each row's possible negatives, which are valid and not positive, bool [B, M]."""
     return batch.valid & ~batch.positive
 
 
 def positive_scores(scores: Tensor, batch: types.ScoreBatch) -> tuple[Tensor, Tensor]:
-    """Return the scores of each row's positives, [B, P], and a mask that is false for padding, bool [B, P]."""
+    """Return each row's positive scores, [B, P], P the most per row, and a mask, bool [B, P], false for padding."""
     drawn = batch.positive & batch.valid
     count = max(1, int(drawn.sum(1).max())) if drawn.numel() else 0
     present, columns = drawn.to(torch.uint8).topk(min(count, drawn.shape[1]), dim=1)
@@ -32,7 +32,7 @@ def positive_scores(scores: Tensor, batch: types.ScoreBatch) -> tuple[Tensor, Te
 
 
 def lowered(values: Tensor, counted: Tensor) -> Tensor:
-    """Return the values, with a very low finite number where `counted` is false."""
+    """Return the values, with a quarter of the dtype's lowest finite number where `counted` is false."""
     return values.masked_fill(~counted, torch.finfo(values.dtype).min / 4)
 
 
@@ -61,7 +61,7 @@ def teacher_scores(loss: str, batch: types.ScoreBatch, probabilities: bool = Fal
         TrainingError: the batch has no teacher scores, or the scores should be probabilities but are not.
     """
     if batch.teacher is None:
-        raise errors.TrainingError(f"{loss}: the batch has no teacher's scores; set the stage's `teacher` to a run")
+        raise errors.TrainingError(f"{loss}: the batch has no teacher scores; set the stage's `teacher` to a run")
     scored = batch.teacher.isfinite()
     scores = batch.teacher.to(safe_scores(batch).dtype)
     if probabilities:

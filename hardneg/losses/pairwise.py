@@ -14,13 +14,13 @@ from hardneg.records import PluginError, ScoreBatch, TrainingError
 
 
 def pair_losses(scores: Tensor, batch: ScoreBatch) -> tuple[Tensor, Tensor]:
-    """Return RankNet's loss of each pair, [B, P, M], and the mask of real positives, bool [B, P]."""
+    """Return RankNet's loss for each positive and document, [B, P, M], and the mask of real positives, bool [B, P]."""
     positive, present = positive_scores(scores, batch)
     return softplus(scores[:, None, :] - positive[:, :, None]), present
 
 
 def pair_mean(losses: Tensor, present: Tensor, chosen: Tensor, weights: Tensor | None) -> Tensor:
-    """Return the mean of losses [B, P, M] over real positives, bool [B, P], and chosen negatives, bool [B, M]."""
+    """Return the mean of `losses`, [B, P, M], over `present` positives [B, P] and `chosen` negatives [B, M]."""
     return weighted_mean(losses, present[:, :, None] & chosen[:, None, :], weights)
 
 
@@ -59,7 +59,7 @@ class TwoClass:
 
 @dataclass(frozen=True)
 class RankNet:
-    """Mean of log(1 + exp(s_negative - s_positive)) over the pairs of a batch.
+    """Mean of log(1 + exp(s_negative - s_positive)) over the pairs of a positive and a negative in a batch.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), Eq. 14;
     with `pairs="own"` and one negative per query, it is ANCE's loss (Xiong et al., ICLR 2021).
@@ -95,7 +95,7 @@ class Star:
 
     Attributes:
         alpha: weight of the random part L_r; None means the plain mean.
-        hard_pairs: `all` pairs a query with the hard negatives of the whole batch, `own` only with its own.
+        hard_pairs: whether a query is paired with the hard negatives of the whole batch (`all`) or only its `own`.
         temperature: divisor of the scores; use a value below 1 for scores in a narrow range, such as cosines.
     """
 
@@ -125,7 +125,7 @@ class Star:
 
 @dataclass(frozen=True)
 class LambdaLoss:
-    """log(1 + exp(s_negative - s_positive)) of each pair, times the change in MRR@cut if the two documents swap ranks.
+    """log(1 + exp(s_negative - s_positive)) per pair, times the change in MRR@cut if the two documents swap ranks.
 
     Stage `train-queries` supplies the ranks of the documents. A rank that is unknown or beyond `cut` counts as 0. The
     loss is the mean over the batch's queries with a pair; the authors' code divides even a short last batch by 32.
@@ -219,7 +219,7 @@ class MarginMSE:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """`teacher`, and `guide` if there is a second teacher."""
+        """The parts of `ScoreBatch` that the loss needs: `teacher` and, with `in_batch` above 0, `guide`."""
         return ("teacher", "guide") if self.in_batch else ("teacher",)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:

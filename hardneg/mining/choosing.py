@@ -29,11 +29,11 @@ LEFT_OUT = "dropped as "
 SEEN_BY = "negatives relevant to queries of "
 """The prefix of the count of negatives that are positives of another split; the filter `documents` drops them."""
 LABEL = "file"
-"""The label of lists from a file, next to the labels of runs."""
+"""The label of a query's list from a file of negatives; lists from runs have the runs' labels."""
 _LISTS, _BLOCK = 1024, 1024  # queries at a time
 
 Listed = tuple[NDArray[np.int64], NDArray[np.float32]]
-"""A query's documents, rows of the corpus int64 [n], best first, with their scores float32 [n]."""
+"""One query's documents, best first: their corpus rows, int64 [n], and their scores, float32 [n]."""
 
 
 def search_queries(
@@ -44,7 +44,7 @@ def search_queries(
     at_once: int,
     seconds: Seconds,
 ) -> Iterator[tuple[slice, Encoded, Hits]]:
-    """Search `at_once` queries at a time; yield each slice, its encoded queries, and their best documents.
+    """Search `at_once` queries at a time; yield each slice of `texts`, the encoded queries, and their top `depth`.
 
     seconds: timer that adds up the times of `queries` (encoding) and `search`.
     """
@@ -58,13 +58,13 @@ def search_queries(
 
 
 def as_lists(hits: Hits) -> Iterator[Listed]:
-    """Yield the hits of each query without padding."""
+    """Yield the corpus rows and scores of each query's hits, without padding."""
     for rows, scores in zip(hits.rows, hits.scores, strict=True):
         yield rows[rows >= 0], scores[rows >= 0]
 
 
 def exclude(hits: Hits, excluded: Sequence[Sequence[str]], corpus: Corpus, depth: int) -> Hits:
-    """Return the best `depth` hits of each query, without the query's excluded documents."""
+    """Return each query's best `depth` hits without its excluded documents; -1 and -inf pad shorter lists."""
     best = Hits(hits.rows[:, :depth].copy(), hits.scores[:, :depth].copy())
     for query, (doc_ids, out) in enumerate(zip(excluded, corpus.list_rows(excluded), strict=True)):
         if doc_ids:
@@ -78,7 +78,7 @@ def exclude(hits: Hits, excluded: Sequence[Sequence[str]], corpus: Corpus, depth
 def with_positives(
     hits: Hits, searcher: Searcher, queries: Sequence[str] | Encoded, known: Sequence[Sequence[str]], corpus: Corpus
 ) -> Iterator[Listed]:
-    """Append the known positives that the search missed, with their scores, to the hits of each query.
+    """Yield each query's hits, without padding, followed by the known positives that are missing, with their scores.
 
     Raises:
         UsageError: the searcher has no vectors to score the positives with.
@@ -99,7 +99,7 @@ def permuted(
     """Yield each query with the lists of another query, without the documents relevant to that other query.
 
     The documents are as hard as before on average, but not for the query that they are assigned to. Queries are
-    permuted in blocks of 1,024; a query alone in its block has no lists.
+    permuted in blocks of 1,024; a query that is alone in its block gets empty lists.
     """
     waiting, number = iter(listed), 0
     while block := list(islice(waiting, _BLOCK)):
@@ -135,10 +135,10 @@ def planted(
     share: float,
     seed: int,
 ) -> Iterator[runs.QueryLists]:
-    """Yield only withheld positives for a share of the queries that have any, and lists without them for the rest.
+    """Yield each query's lists; for a share of the queries with withheld positives, the lists have only positives.
 
-    So this share of the negatives is false. Known positives stay in the lists for comparison. A withheld positive
-    that is not in a list gets the score of the list's last document. A larger share includes a smaller one's queries.
+    The withheld ones become false negatives; the other queries' lists exclude them. Withheld positives missing from a
+    list are added with its last score. Known positives always stay. A larger share includes a smaller one's queries.
     """
     for query_id, hits in listed:
         hidden = dict.fromkeys(withheld.get(query_id, ()))
@@ -161,8 +161,8 @@ def planted(
 class ListsOfFile:
     """The negatives of each query in a file of any supported form, with texts looked up in the collection.
 
-    A file of texts is held in memory as ids. `counts` has the number of entries that were not found, by reason,
-    and of queries of the split that are missing from the file.
+    A file of texts is held in memory as ids. `counts` has, by reason, the number of entries that were not found and of
+    queries that are only in the file or only in the split.
 
     Raises:
         UsageError: the form is unknown, or does not match the file's extension.
@@ -225,12 +225,12 @@ def filled(miner: NegativeMiner, candidates: Iterable[Candidates], seed: int, co
 
 
 def needs_answers(filters: Iterable[PluginSetting]) -> bool:
-    """Return whether any of the filters requires answers."""
+    """Return whether any of the filters reads the queries' answers."""
     return any("answers" in getattr(load_plugin("filters", each.name), "needs", ()) for each in filters)
 
 
 def compares(*plugins: object) -> bool:
-    """Return whether any of the miners and filters compares candidates with their query's positives."""
+    """Return whether any of the miners and filters compares candidates' scores with their query's positives."""
     return any(getattr(plugin, "compares", False) for plugin in plugins)
 
 
@@ -238,8 +238,8 @@ def compares(*plugins: object) -> bool:
 class Choosing:
     """The selection of negatives by a miner and filters.
 
-    positives: known positives by query; a query without positives gets no negatives. seed: seed of random
-    miners. fill_to: number of negatives up to which random documents of the corpus are added to each query.
+    positives: known positives by query; a query without positives gets no negatives. seed: seed for miners that
+    sample. fill_to: add random documents of the corpus until a query has this many negatives; None adds none.
     """
 
     corpus: Corpus

@@ -36,16 +36,16 @@ class MiningTexts:
     _sharing: set[str] = field(default_factory=set, repr=False)
 
     def queries(self, query_ids: Sequence[str]) -> list[str]:
-        """Return the text of each query."""
+        """Return the texts of queries of the split, in the order of the ids."""
         return [self._queries[query_id] for query_id in query_ids]
 
     def documents(self, doc_ids: Sequence[str]) -> list[Document]:
-        """Return the documents. Raises DataError if a document is not in the corpus."""
+        """Return the documents in the order of the ids. Raises DataError if a document is not in the corpus."""
         corpus = self.collection.corpus
         return corpus.documents_at(corpus.known_rows(doc_ids, "candidate", "search this corpus again"))
 
     def aside(self, known: Mapping[str, Sequence[str]]) -> dict[str, frozenset[str]]:
-        """Return, by query, the documents that cannot be negatives because of the query's text (`set_aside`)."""
+        """Return, by query id, documents with the query's text, positives of queries with equal text, and copies."""
         queries = [query for split in self.collection.splits for query in self.collection.queries(split)]
         ids, texts = [query.query_id for query in queries], [query.text for query in queries]
         rows, sharing = set_aside(self.collection.corpus, ids, texts, known)
@@ -101,7 +101,7 @@ class ExcludedFilter:
     reason: str = EXCLUDED
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield the reason for each excluded document of a query."""
+        """Yield, for each query, the ids of its excluded documents, mapped to `reason`, whether listed or not."""
         for query in candidates:
             yield dict.fromkeys(self.excluded.get(query.query_id, ()), self.reason)
 
@@ -122,7 +122,7 @@ class AnswerFilter:
     match: Literal["string", "regex"] = "string"
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield `answer` for each document that contains an answer; queries without answers keep all documents."""
+        """Yield, per query, the documents that contain an answer, mapped to `answer`; empty without known answers."""
         waiting, answers = iter(candidates), texts.answers(self.match)
         while block := list(islice(waiting, _QUERIES)):
             lists = [query.listed for query in block]
@@ -139,7 +139,7 @@ class DocumentsFilter:
     splits do not carry over to unseen documents.
 
     Attributes:
-        of: the split whose documents are kept; the default is the split that is mined.
+        of: the split whose documents are kept; empty means the split that is mined.
     """
 
     version: ClassVar[int] = 1
@@ -147,7 +147,7 @@ class DocumentsFilter:
     of: str = ""
 
     def reasons(self, candidates: Iterable[Candidates], texts: MiningTexts) -> Iterator[Mapping[str, str]]:
-        """Yield `outside the named documents` for each dropped candidate. Raises DataError for an unknown split."""
+        """Yield, for each query, the dropped candidates mapped to the reason. Raises DataError for an unknown split."""
         collection, own = texts.collection, self.of or texts.split
         if own not in collection.splits:
             raise DataError(f"documents.of: no split {own!r}; available: {', '.join(collection.splits)}")
@@ -182,7 +182,7 @@ class NearCopyFilter:
         check_counts(words=self.words)
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield `near copy` for each document that resembles a positive."""
+        """Yield, for each query, the ids of candidates that resemble a positive, mapped to `near copy`."""
         for query in candidates:
             known = [self.shingles(document.contents) for document in texts.documents(list(query.positives))]
             found = {
@@ -193,7 +193,7 @@ class NearCopyFilter:
             yield dict.fromkeys(near, "near copy")
 
     def shingles(self, text: str) -> frozenset[tuple[str, ...]]:
-        """Return the shingles of a text, ignoring case."""
+        """Return the distinct shingles of text, as tuples of words, ignoring case."""
         words = terms(text)
         starts = range(max(1, len(words) - self.words + 1))
         return frozenset(tuple(words[start : start + self.words]) for start in starts)
@@ -210,7 +210,7 @@ class ScoreFilter:
     Attributes:
         rule: the scores to keep. denoised: below the threshold; max-score: up to the threshold; pos-margin: at least
             the threshold below the positive's score; pos-percent: up to this share of the positive's score.
-        threshold: the rule's threshold.
+        threshold: the score, margin or share that the rule compares with; the share is above 0 and at most 1.
         without_positive: whether to drop or keep all candidates of a query without a scored positive.
     """
 
@@ -225,11 +225,11 @@ class ScoreFilter:
 
     @property
     def compares(self) -> bool:
-        """Whether the rule compares candidates with their query's positives."""
+        """Whether the rule compares candidates' scores with the scores of their query's positives."""
         return self.rule in COMPARING
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield `score`, `unscored`, or `no scored positive` for documents that are not kept."""
+        """Yield, for each query, the dropped documents mapped to `score`, `unscored` or `no scored positive`."""
         rule, keep = RULES[self.rule](self.threshold), self.without_positive == "keep"
         for query in candidates:
             against: dict[str, str] = {}
@@ -267,7 +267,7 @@ def paired(
 
 @dataclass(frozen=True)
 class Filters:
-    """A sequence of filters to apply, and the texts that they read.
+    """Filters, which are applied in order, and the texts that they read.
 
     aside: by query, the documents that cannot be negatives because of the query's text.
     """
@@ -286,7 +286,7 @@ class Filters:
     ) -> "Filters":
         """Build the filters for mining; excluded documents and documents with the query's text are dropped first.
 
-        answers: how to match answers in a filter before `plugins`; None means no filter. known: positives by query.
+        answers: how an answer filter before `plugins` matches; None means no such filter. known: positives by query.
         """
         aside = texts.aside(known)
         first = [ExcludedFilter(texts.collection.excluded(), EXCLUDED), ExcludedFilter(aside, SAME_TEXT)]

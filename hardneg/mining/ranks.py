@@ -14,11 +14,11 @@ from hardneg.records import LIST_DEPTH, TOP_DEPTH, Candidates, Negatives, Plugin
 from hardneg.runtime import generator
 
 Reason = Callable[[str], str | None]
-"""Returns the reason why a document cannot be a negative of a query; None if it can."""
+"""Maps a document id to the reason why the document cannot be a negative of a query, or to None if it can."""
 
 
 def check_counts(**counts: int) -> None:
-    """Raise PluginError if an option is below 1."""
+    """Raise PluginError if any of the given options, passed by name, is below 1."""
     if min(counts.values()) < 1:
         values = " and ".join(f"{name} {count}" if len(counts) > 1 else str(count) for name, count in counts.items())
         raise PluginError(f"{' and '.join(counts)} must be at least 1, not {values}")
@@ -42,7 +42,7 @@ def refusal(query: Candidates, exclude_copies: bool, taken: Iterable[str] = ()) 
 
 
 def accepted(doc_ids: Iterable[str], reason: Reason, dropped: Counter[str]) -> Iterator[tuple[int, str]]:
-    """Yield each accepted document with its position; count the rejected documents by reason."""
+    """Yield the position and id of each document without a `reason`; count the others in `dropped`, by reason."""
     for position, doc_id in enumerate(doc_ids):
         if (why := reason(doc_id)) is None:
             yield position, doc_id
@@ -51,13 +51,13 @@ def accepted(doc_ids: Iterable[str], reason: Reason, dropped: Counter[str]) -> I
 
 
 def evenly(sizes: Sequence[int]) -> NDArray[np.int64]:
-    """Return an order of concatenated lists, int64 [sum of sizes], that interleaves the lists evenly."""
+    """Return positions in concatenated lists, int64 [sum of sizes], in an order that interleaves the lists evenly."""
     shares = [(np.arange(size) + 0.5) / size for size in sizes if size]
     return np.concatenate(shares or [np.empty(0)]).argsort(kind="stable")
 
 
 def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: bool) -> Negatives:
-    """Select the first `count` documents that can be negatives from the given ranks of the list, counted from 0."""
+    """Select the first `count` documents that can be negatives, trying `ranks` of the list (from 0) in order."""
     ranking, dropped = query.ranking, Counter[str]()
     doc_ids = (ranking.doc_ids[rank] for rank in ranks)
     chosen = [ranks[i] for i, _ in islice(accepted(doc_ids, refusal(query, exclude_copies), dropped), count)]
@@ -118,10 +118,10 @@ class TopK:
 
 @dataclass(frozen=True)
 class Window:
-    """The documents from rank skip + 1 to rank `depth` of a run, without positives.
+    """The documents from rank `skip` + 1 to rank `depth` of a run, without positives.
 
-    Ranks are those of the run as it was retrieved, counted from 1 before any exclusion: a positive at the top uses up
-    one of the skipped ranks. The top is skipped because unlabelled positives are most common there.
+    Ranks are counted from 1 in the run as retrieved, before any exclusion, so a positive at the top uses up one of the
+    skipped ranks. The top is skipped because unlabelled positives are most common there.
 
     Source: Wrzalik and Krechel, CoRT, whose code draws from ranks 8 to 100: skip 7, depth 100.
 
@@ -139,7 +139,7 @@ class Window:
 
     def __post_init__(self) -> None:
         if not 0 <= self.skip < self.depth:
-            raise PluginError(f"need 0 <= skip < depth, not skip {self.skip} and depth {self.depth}")
+            raise PluginError(f"skip must be at least 0 and below depth ({self.depth}), not {self.skip}")
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
         """Yield the negatives of each query, best first; `seed` has no effect, because the selection is not random."""
@@ -209,10 +209,10 @@ class Random:
 
 @dataclass(frozen=True)
 class Mixed:
-    """The best-ranked documents of a run with random documents of the corpus, evenly interleaved.
+    """The best-ranked documents of a run and random documents of the corpus, evenly interleaved.
 
-    Any prefix of the negatives has both kinds in this ratio. A shorter list also gets fewer random documents, and a
-    query without a list gets none.
+    Any prefix of the negatives has both kinds in about the given ratio. A shorter list also gets fewer random
+    documents, and a query without a list gets none.
 
     Source: BM25+Rand of Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text
     Retrieval (ICLR 2021), section 5: 1:1, from BM25's top 100.
@@ -232,10 +232,10 @@ class Mixed:
     def __post_init__(self) -> None:
         check_counts(depth=self.depth)
         if not self.ratio > 0 or not isfinite(self.ratio):
-            raise PluginError(f"ratio must be a number above 0, not {self.ratio}")
+            raise PluginError(f"ratio must be a finite number above 0, not {self.ratio}")
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Yield the negatives of each query, with the negatives from the run best first."""
+        """Yield the negatives of each query: ranked documents, best first, interleaved with random ones."""
         for query in candidates:
             top = select(query, range(len(query.ranking.doc_ids)), self.depth, self.exclude_copies)
             reason = refusal(query, self.exclude_copies, top.negatives)
@@ -281,7 +281,7 @@ class Union:
             raise PluginError(f"shares must be above 0, but {', '.join(wrong)}")
 
     def problems(self, runs: Sequence[str]) -> Iterator[str]:
-        """Yield the problems with the runs' labels."""
+        """Yield a message for each problem: fewer than two runs, or labels of `shares` that differ from the runs'."""
         if len(runs) < 2:
             yield f"union needs several runs; add {'another one' if runs else 'two or more'}, or use miner sampled"
         if self.shares:
@@ -291,7 +291,7 @@ class Union:
                 yield f"union: {', '.join(wrong)}; shares must have the labels of the runs, {', '.join(runs)}"
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Yield the negatives of each query.
+        """Yield the negatives of each query, with the runs' documents interleaved.
 
         Raises:
             PluginError: the labels of `shares` differ from the labels of the runs.
@@ -314,7 +314,7 @@ class Union:
             yield Negatives(query.query_id, query.positives, negatives, joined, dict(dropped))
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
-        """Return the number of documents from each run; the largest remainders are rounded up."""
+        """Return the number of documents per run (largest remainder method). Raises PluginError if labels differ."""
         if self.shares and {*labels} != {*self.shares} and labels:
             raise PluginError("; ".join(self.problems(labels)))
         shares = np.array([self.shares.get(label, 1.0) for label in labels], np.float64)

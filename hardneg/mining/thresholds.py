@@ -18,9 +18,9 @@ SCORE, UNSCORED, NO_POSITIVE = "score", "unscored", "no scored positive"
 Scores = NDArray[np.float64]
 
 Rule = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.bool_]]
-"""Maps candidates' scores, float32 [n], and their query's lowest positive score, float32 [n] or [1], to bool [n].
+"""Maps candidates' scores, float32 [n], and the lowest positive's score, float32 [n] or [1], to what to keep, bool [n].
 
-Documents without a score (nan) are dropped. A rule that compares drops all documents if no positive has a score.
+Documents without a score (nan) are dropped. Comparing rules drop all documents of a query without a scored positive.
 """
 
 RULES: Mapping[str, Callable[[float], Rule]] = {
@@ -29,7 +29,7 @@ RULES: Mapping[str, Callable[[float], Rule]] = {
     "pos-margin": lambda width: lambda scores, positive: scores + width <= positive,
     "pos-percent": lambda share: lambda scores, positive: scores <= positive - np.abs(positive) * (1 - share),
 }
-"""Functions from a threshold to a rule, by the name of the miner."""
+"""By rule (and miner) name, a function that returns the rule for a threshold."""
 
 COMPARING = ("pos-margin", "pos-percent")
 """The rules that compare a document's score with the scores of the query's positives."""
@@ -40,19 +40,19 @@ FORMS: Mapping[str, Callable[[Scores, float], Scores]] = {
     "absolute": lambda away, shift: np.abs(away),
     "opposite": lambda away, shift: (away + shift) ** 2,
 }
-"""The penalty f on a document's log odds, from s(d) - s(positive), float64 [n], and the shift."""
+"""The penalty f by `form`: a function of s(d) - s(positive), float64 [n], and `shift`; log odds: -sharpness * f."""
 
 
 def check_threshold(rule: str, name: str, value: float) -> None:
-    """Raise PluginError if a rule cannot have this threshold."""
+    """Raise PluginError if the threshold is not finite or, for `pos-percent`, not above 0 and at most 1."""
     if not isfinite(value):
-        raise PluginError(f"{name} must be a number, not {value}")
+        raise PluginError(f"{name} must be a finite number, not {value}")
     if rule == "pos-percent" and not 0 < value <= 1:
         raise PluginError(f"{name} must be above 0 and at most 1, not {value}")
 
 
 def scores_of(doc_ids: Sequence[str], scored: RankedList) -> NDArray[np.float32]:
-    """Return the scores of documents in a list: float32 [n], nan for documents that are not in it."""
+    """Return the documents' scores in the list `scored`: float32 [n], nan for documents that are not in it."""
     known = dict(zip(scored.doc_ids, scored.scores.tolist(), strict=True))
     return np.array([known.get(doc_id, np.nan) for doc_id in doc_ids], np.float32)
 
@@ -60,7 +60,7 @@ def scores_of(doc_ids: Sequence[str], scored: RankedList) -> NDArray[np.float32]
 def judged(
     query: Candidates, doc_ids: Sequence[str], scored: RankedList, rule: Rule, compares: bool
 ) -> tuple[NDArray[np.float32], list[str], tuple[str, ...]]:
-    """Return the documents' scores in a list, the reason to drop each (empty if it is kept), and notes on the query."""
+    """Return the documents' scores, float32 [n], the reasons to drop them (empty to keep), and notes on the query."""
     scores, known = scores_of(doc_ids, scored), scores_of(query.positives, scored)
     positive = np.array([np.fmin.reduce(known, initial=np.nan)], np.float32)  # the lowest known score
     unknown = compares and bool(np.isnan(positive[0]))
@@ -142,13 +142,13 @@ class SimAns:
         return Negatives(query.query_id, query.positives, doc_ids, scores[chosen], dict(dropped), noted=noted)
 
     def log_odds(self, scores: NDArray[np.float32], positive: float) -> Scores:
-        """Return the log odds of each document, float64 [n], up to a constant."""
+        """Return the log odds of each document, float64 [n], up to a constant; scores: float32 [n]."""
         return -self.sharpness * FORMS[self.form](scores.astype(np.float64) - positive, self.shift)
 
 
 @dataclass(frozen=True)
 class Filtered:
-    """The first `count` documents at the top of a list whose scores satisfy a rule, without positives.
+    """Up to `count` documents from the top of a list, without positives, with scores that satisfy a rule.
 
     A subclass sets the name of the rule (`named`) and of the field with its threshold (`threshold`).
 
@@ -177,7 +177,7 @@ class Filtered:
         check_threshold(self.named, self.threshold, getattr(self, self.threshold))
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Yield the negatives of each query, with the documents that were dropped from the first `depth`."""
+        """Yield the negatives of each query, recording in `drops` which of the first `depth` were dropped and why."""
         rule = self._rule()
         for query in candidates:
             yield self._mined(query, rule, generator(seed, "filtered", query.query_id))
@@ -263,12 +263,12 @@ class PositiveAware(Filtered):
 
 @dataclass(frozen=True)
 class PosMargin(PositiveAware):
-    """The documents at the top of a list that score at least a margin below the query's positives.
+    """The documents at the top of a list that score at least a margin below the query's lowest-scored positive.
 
     Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-MarginPos.
 
     Attributes:
-        margin: smallest distance of a document's score below the positive's score.
+        margin: minimum difference between the positive's score and a document's lower score.
     """
 
     version: ClassVar[int] = 1
@@ -279,7 +279,7 @@ class PosMargin(PositiveAware):
 
 @dataclass(frozen=True)
 class PosPercent(PositiveAware):
-    """The documents at the top of a list that score at most a share of the score of the query's positives.
+    """The documents at the top of a list that score at most a share of the lowest-scored positive's score.
 
     Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-PercPos.
 

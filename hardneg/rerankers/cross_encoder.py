@@ -48,12 +48,12 @@ class CrossEncoder:
             raise PluginError(f"cross-encoder: length is {self.length}; it must be at least {_SHORTEST}")
 
     def fingerprint(self) -> str:
-        """Return the digest of the source's content."""
+        """Return a digest of the hub commit or the folder content. Raises ModelError if the source does not exist."""
         return digest(resolved.model_content(self._location))
 
     @property
     def head(self) -> int | None:
-        """The number of outputs of the network; None if the source is not on this machine."""
+        """The number of outputs that the loaded network will have; None if the source is not on this machine."""
         try:
             folder = None if self.outputs else self._location.folder
             return self.outputs if folder is None else model_files.own_head(folder) or 1
@@ -61,7 +61,7 @@ class CrossEncoder:
             return None
 
     def load(self, folder: Path | None = None) -> Any:
-        """Open the source or `folder` as a sentence-transformers `CrossEncoder`. Raises ModelError if this fails."""
+        """Load the network in `folder`, or else in the source, as a `CrossEncoder`. Raises ModelError if this fails."""
         from hardneg.rerankers import network
 
         own = folder or self._location.fetched().path
@@ -70,13 +70,13 @@ class CrossEncoder:
         return network.load_classifier(own, self.length, self.outputs, self.seed, self.activation)
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """Yield the scores of each query's documents."""
+        """Yield the scores of each query's documents, in the given order. Raises ModelError for an untrained source."""
         from hardneg.rerankers import network
 
         yield from network.PairScorer.opened(self, None).rerank(requests)
 
     def check_trained(self) -> None:
-        """Raise ModelError if the source is on this machine and has no head, or a head without `outputs` outputs."""
+        """Raise ModelError if the source is on this machine and has no head or more or fewer outputs than `outputs`."""
         if (folder := self._location.folder) is None:
             return
         own, problem = model_files.own_head(folder), ""

@@ -26,7 +26,7 @@ from hardneg.runtime import FIXED, devices
 Request = tuple[str, Sequence[str]]
 """A query's text and the texts of its documents."""
 Advance = Callable[[int], None]
-"""Called with the number of scored pairs."""
+"""A function that is called with the number of pairs scored since the last call."""
 
 _TASKS = ("sequence-classification", "feature-extraction")
 _REQUESTS = 256
@@ -65,8 +65,8 @@ class PairNetwork:
 
     Either the transformer is a sequence classifier, or the later modules are a head over its vectors.
 
-    The logit of a pair is the single output, or the second output minus the first, whose sigmoid equals their softmax.
-    The score is the network's `activation_fn` of the logit.
+    The logit of a pair is the single output, or the second output minus the first; its sigmoid is then the softmax of
+    the second output. The score is the network's `activation_fn` of the logit.
     """
 
     def __init__(self, module: CrossEncoder) -> None:
@@ -84,17 +84,17 @@ class PairNetwork:
 
     @property
     def device(self) -> torch.device:
-        """The device of the network."""
+        """The device that holds the network's weights and receives its inputs."""
         return torch.device(self.module.device)
 
     @property
     def embeddings(self) -> nn.Module:
-        """The layer of token embeddings."""
+        """The transformer's input embedding layer, which maps token ids to vectors."""
         layer: nn.Module = self.module[0].model.get_input_embeddings()
         return layer
 
     def tokenise(self, queries: Sequence[str], documents: Sequence[str]) -> tokens.Tokens:
-        """Tokenise query-document pairs, truncated to the network's length, the longer text first."""
+        """Tokenise query-document pairs and truncate them to the network's length; the longer text is cut first."""
         return tokens.tokenise(self.module[0].tokenizer, queries, self.module.max_seq_length, pairs=documents)
 
     def features(self, queries: Sequence[str], documents: Sequence[str]) -> dict[str, Tensor]:
@@ -102,13 +102,13 @@ class PairNetwork:
         return self.tokenise(queries, documents).batch(np.arange(len(queries)))
 
     def logits(self, features: dict[str, Tensor]) -> Tensor:
-        """Return the logits of pairs, float32 [n], with gradients, under any autocast."""
+        """Return the logits of n pairs, float32 [n] even under autocast, with gradients; inputs on any device."""
         placed = {name: value.to(self.device, non_blocking=True) for name, value in features.items()}
         outputs: Tensor = self.module(placed)["scores"].float()
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
 
     def activated(self, logits: Sequence[float]) -> list[float]:
-        """Return the scores of one query's documents, float64; different logits give different scores."""
+        """Return the scores for one query's logits, in the same order; different logits give different scores."""
         scores: list[float] = self.module.activation_fn(torch.tensor(logits, dtype=torch.float64)).tolist()
         for higher, lower in pairwise(np.lexsort((-np.asarray(logits), -np.asarray(scores))).tolist()):
             below = scores[higher] if logits[lower] == logits[higher] else math.nextafter(scores[higher], -math.inf)
@@ -116,11 +116,11 @@ class PairNetwork:
         return scores
 
     def sharing(self) -> "PairNetwork":
-        """Return a copy that shares the weights, but whose computation may be changed."""
+        """Return a copy that shares the weights, but has its own modules, so its computation can be changed."""
         return PairNetwork(towers.sharing(self.module))
 
     def in_bfloat16(self) -> "PairNetwork":
-        """Return a copy with bfloat16 weights and a float32 head, which distinguishes pairs with close scores."""
+        """Return a copy with bfloat16 weights, except for a float32 head, which keeps close scores distinct."""
         copied = deepcopy(self.module)
         model = copied[0].model
         towers.hold_in(model.base_model, torch.bfloat16)
@@ -156,7 +156,7 @@ def _agree_on_padding(tokenizer: Any, config: Any) -> None:
 class PairScorer:
     """A network prepared to score pairs of many queries, sorted by length, in batches of about the same cost.
 
-    half: whether the network computes in bfloat16. budget: number of tokens per forward pass.
+    half: whether the network computes in bfloat16. budget: maximum number of tokens per forward pass, with padding.
     """
 
     network: PairNetwork
@@ -166,7 +166,7 @@ class PairScorer:
 
     @classmethod
     def of(cls, module: CrossEncoder, device: str | None = None, options: EncodeOptions | None = None) -> "PairScorer":
-        """Prepare a network on a device; None means the best available device."""
+        """Prepare a network on a device; by default, on the best available one and with default options."""
         options = options or EncodeOptions()
         network = PairNetwork(module.to(device or best_device()))
         half = towers.takes_bf16(options.precision, network.module, "inference")
@@ -183,7 +183,7 @@ class PairScorer:
         device: str | None = None,
         options: EncodeOptions | None = None,
     ) -> "PairScorer":
-        """Prepare a plugin's network, or the one in `folder`. Raises ModelError if it is untrained or unreadable."""
+        """Prepare the plugin's network in its source or in `folder`. Raises ModelError if untrained or unreadable."""
         module = plugin.load(folder)
         if folder is None and (check_trained := getattr(plugin, "check_trained", None)):
             check_trained()
@@ -203,7 +203,7 @@ class PairScorer:
     ) -> Iterator[Sequence[float]]:
         """Yield the scores of the requests of all blocks; a block's scores do not depend on the other blocks.
 
-        While one window is scored, the next window, of the same or the next block, is tokenised.
+        While one window of requests is scored, the next one, from the same or the next block, is tokenised.
         """
         windows = (window for block in blocks for window in self._windows(block))
         with ThreadPoolExecutor(max_workers=1) as tokeniser:
@@ -236,7 +236,7 @@ class PairScorer:
                 scores[towers.placed(rows, device)] = logits
         values: NDArray[np.float32] = scores.cpu().numpy()
         if not np.isfinite(values).all():
-            raise ModelError("the reranker's scores are not all finite; check its weights, or use precision fp32")
+            raise ModelError("some scores of the reranker are not finite; check its weights, or use precision fp32")
         return values
 
 
@@ -248,7 +248,7 @@ def best_device() -> str:
 
 
 def reranker_card(network: PairNetwork, facts: Mapping[str, object]) -> str:
-    """Return a Markdown card with the origin of the network and how to open it; facts: its list items, in order."""
+    """Return a Markdown model card that explains how to use the network; facts: list items by name, in order."""
     own = {"Tokens read": f"{network.module.max_seq_length} of a query and a document together"}
     shown = "\n".join(f"- {name}: {model_card.without_folder(value)}" for name, value in {**facts, **own}.items())
     softmax = ", activation_fn=torch.nn.Softmax(dim=1))[:, 1]  # after import torch"

@@ -23,9 +23,9 @@ from hardneg.store import options_in_key
 _FULL = 0.6  # mean length of a document, as a share of the tokens read at most
 _TERMS = 120  # terms of a passage in a learned sparse index
 FORM_WORDS = {"vectors": "one vector per text", "weights": "term weights", "token-vectors": "one vector per token"}
-"""Descriptions of the forms of encoded texts."""
+"""How messages describe each form of encoded text."""
 FORMS = {"weights": Trait.WEIGHTS, "token-vectors": Trait.TOKEN_VECTORS}
-"""Trait of an encoded artifact by the form of its texts; single vectors have none."""
+"""The trait of an index by the form of its encoded texts; the form `vectors` has no trait."""
 _ANOTHER = "use an encode stage whose model has one vector per text"
 NOT_ONE_VECTOR: Mapping[str, str] = {
     Trait.TEXTS: _ANOTHER,
@@ -33,16 +33,16 @@ NOT_ONE_VECTOR: Mapping[str, str] = {
     Trait.TOKEN_VECTORS: _ANOTHER,
     Trait.IMPORTED: "use an encode stage",
 }
-"""Traits that rule out an index whose model must encode queries, each with advice."""
+"""Index traits for which queries cannot be encoded as single vectors, each with advice on what to use instead."""
 Facts = Mapping[str, Any]
-"""Facts of an artifact in its manifest, as JSON."""
+"""Facts about an artifact: JSON values by name, stored in its manifest."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """The estimate for a stage: the number of items to process, counted in `unit`, and the bytes of disk space.
+    """The estimate for a stage: the number of items to process, their plural noun (`unit`), and the bytes on disk.
 
-    splits: the queries by split of a collection that the stage makes; by default, those of the one that it reads.
+    splits: number of queries by split, if the stage writes a collection; None means the same as in its dataset.
     """
 
     items: int
@@ -55,8 +55,8 @@ class Row:
 class Sizes:
     """The sizes on which the estimate of a stage is based.
 
-    splits: queries by split. model, shape: the recipe's own model and its shape. network: the shape of the stage's
-    reranker or reader. form: the form of the model's encoded texts. collections: sizes by input path.
+    splits: number of queries by split. model, shape: the recipe's own model and its shape. network: the shape of the
+    stage's reranker or reader. form: the form of the model's encoded texts. collections: other sizes, by input path.
     """
 
     documents: int
@@ -85,35 +85,35 @@ class Sizes:
 
 
 def encoding(cut: Segments | None, sizes: Sizes) -> Row:
-    """Estimate the encoding of the corpus."""
+    """Return the number of passages to encode and the bytes of their index; `cut` splits passages into segments."""
     rows = 1 if cut is None else cut.count
     copies = 2 if sizes.form == "weights" else 1  # the blocks, and the index joined from them
     return Row(sizes.documents, "passages", sizes.documents * rows * (copies * sizes.stored + 20))
 
 
 def source_of(plugin: object) -> ModelSpec | None:
-    """Return the network that a configured plugin loads, if it has a `source`."""
+    """Return the network that a configured plugin loads, or None if it has no `source`."""
     source = getattr(plugin, "source", None)
     return ModelSpec(str(source), getattr(plugin, "revision", None)) if source else None
 
 
 @dataclass(frozen=True)
 class SeededStages:
-    """The stages that are copied for seeds.
+    """The stages that are copied once per seed.
 
-    copies: names by stage and seed. trainings: by stage, the stages whose seeds determine its artifact.
+    copies: the copies' names by stage and seed. trainings: for each stage, the training stages that it depends on.
     """
 
     copies: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     trainings: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def of(self, name: str) -> str | dict[int, str]:
-        """Return the name to use for a stage: its own, that of its only copy, or the names of all copies by seed."""
+        """Return the name to use for a stage: its own, its only copy's name, or the names of several copies by seed."""
         copies = dict(self.copies.get(name, {}))
         return copies if len(copies) > 1 else next(iter(copies.values()), name)
 
     def share(self, one: str, other: str) -> bool:
-        """Return whether two stages depend on the same training stage, such as a shared warm-up, and so on its seed."""
+        """Return whether two stages depend on a common training stage, such as a warm-up, and therefore on its seed."""
         return bool(self.trainings.get(one, frozenset()) & self.trainings.get(other, frozenset()))
 
 
@@ -121,9 +121,9 @@ class SeededStages:
 class RecipeView:
     """A recipe as seen from stage `name`.
 
-    plugins: configured, by stage and field. outputs: the stages whose `model` and `index` are published. seeded: the
-    stages that are copied for seeds. collection: facts of the collection that the stage reads, once known. trail:
-    stages visited before.
+    plugins: configured plugins by stage and field. outputs: the stages that provide the published `model` and `index`.
+    seeded: the stages that are copied per seed. collection: facts about the collection that the stage reads, once
+    known. trail: the stages already visited, which are not entered a second time.
     """
 
     name: str
@@ -146,12 +146,12 @@ class RecipeView:
         return self.plugins.get((self.name, field_name))
 
     def list_length(self, run: str) -> int | None:
-        """Return the maximum number of documents per query of a run; None if unknown."""
+        """Return the maximum number of documents per query in a run; None if unknown."""
         spec, view = self.at(run)
         return spec.list_length(view) if isinstance(spec, RunSpec) else None
 
     def model_of(self, name: str) -> ModelSpec:
-        """Return the model that a stage provides or starts training from; for `start`, the recipe's own model."""
+        """Return the pretrained model that a stage encodes with or trains; for `start`, the recipe's own model."""
         spec, view = self.at(name)
         return self.model if spec is None else spec.began_with(view)
 
@@ -161,13 +161,13 @@ class RecipeView:
         return {} if spec is None else spec.traits(view)
 
     def query_model(self, index: str) -> str | None:
-        """Return the stage whose model encodes queries for an index; None if the index is searched with texts."""
+        """Return the stage whose model encodes queries for an index; None if it has no model or is not an index."""
         spec, view = self.at(index)
         return spec.query_model(view) if isinstance(spec, IndexSpec) else None
 
     @property
     def report(self) -> str | None:
-        """The report stage that gets the usual file names in a run folder: `report`, or else the first one."""
+        """The report stage whose files have the usual names in a run folder: `report`, or else the first, if any."""
         reports = [name for name, spec in self.stages.items() if spec.artifact_type == "report"]
         return "report" if "report" in reports else next(iter(reports), None)
 
@@ -175,20 +175,20 @@ class RecipeView:
 class StageSpec(BaseModel):
     """The fields of a stage in a recipe, and the hooks that the rest of hardneg calls.
 
-    version: increased whenever the same spec and inputs give a different result. artifact_type: the type of the
-    artifact in `artifact_folder`. also_makes: further types, each with its folder. query_disk: estimated bytes, in
-    total and per query of the split. purpose: a phrase printed while the stage runs; like `also_makes`, a property if
-    it depends on the fields. resumes: whether a stopped stage continues from its folder; otherwise it starts with an
-    empty one. every_process: whether all processes run the stage. inherits: fields that default to the recipe's value.
-    teaches: the plugin field whose network the stage trains; all other networks must already be trained.
-    reads_all_seeds: whether the stage reads the copies for all seeds; otherwise it is copied with its inputs.
-    in_blocks: whether its work is divided into blocks, which an engine makes.
+    version: must increase whenever the same spec and inputs give a different result. artifact_type: the type of the
+    artifact in `artifact_folder`. also_makes: further types, each with its folder. query_disk: estimated bytes: a fixed
+    number, and bytes per query of the split. purpose: a phrase printed while the stage runs; like `also_makes`, a
+    property if it depends on the fields. resumes: whether a stopped stage continues in its folder; otherwise it
+    restarts in an empty one. every_process: whether all processes run the stage. inherits: fields that default to the
+    recipe's value. teaches: the plugin field whose network the stage trains; all other networks must already be
+    trained. reads_all_seeds: whether the stage reads the copies for all seeds; otherwise it is copied along with its
+    inputs. in_blocks: whether its work is divided into blocks, which an engine computes.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     dataset: Annotated[str | None, Reference(("collection",))] = Field(
-        default=None, description="A stage whose collection is read instead of the recipe's dataset."
+        default=None, description="Stage that provides the collection, instead of the recipe's dataset."
     )
 
     version: ClassVar[int]
@@ -218,20 +218,20 @@ class StageSpec(BaseModel):
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """The artifact types of this stage, each with its folder, and `section` if reports can show one."""
+        """The folder of each artifact type that this stage writes, and of `section` if reports can show the stage."""
         shown = {} if type(self).sections is StageSpec.sections else {SECTION: "."}
         return {self.artifact_type: self.artifact_folder, **self.also_makes, **shown}
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """Return all references: the path in this spec, the name of the stage, and the requirements."""
+        """Yield each reference to a stage: its path in this spec, the name of the stage, and the requirements."""
         return ((path, name, mark) for path, mark, name in marked(self, Reference))
 
     def plugins(self) -> Iterator[tuple[str, str, types.PluginSetting]]:
-        """Return all plugin settings: the field (with the position in a list), the kind of plugin, and the value."""
+        """Yield each plugin setting: its field (with the position in a list), the kind of plugin, and the value."""
         return ((path, mark.kind, setting) for path, mark, setting in marked(self, PluginKind))
 
     def identity(self) -> dict[str, Any]:
-        """Return the fields that may change the result; references, plugins and files enter the key by content.
+        """Return the fields that may change the result; not references, plugins and files, which are keyed by content.
 
         A value may be a function of the recipe, which returns the digest of other content or raises a HardnegError.
         """
@@ -242,15 +242,15 @@ class StageSpec(BaseModel):
     def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> Self:
         """Return the stage with its recipe-dependent defaults filled in; written: the stage's mapping in the recipe.
 
-        Suspicious but valid settings are added to `notes`, one line each: `field: problem; advice`. A stage that reads
-        the copies for all seeds is completed again once these are known, and then names them as `recipe.seeded` does.
+        Suspicious but valid settings are added to `notes`, one line each: `field: problem; advice`. With
+        `reads_all_seeds`, a second call, once the copies are known, replaces references by names from `recipe.seeded`.
         """
         return self
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
         """Yield the mistakes of this stage in its recipe, one line each: `field: problem; advice`.
 
-        Called again with `recipe.collection`, for requirements that the collection does not meet.
+        A second call, with `recipe.collection` set, also checks what the stage requires of the collection.
         """
         yield from ()
 
@@ -260,63 +260,63 @@ class StageSpec(BaseModel):
         return {f"{path}.model": model for path, model in models if model is not None}
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Return the artifact's traits, each with its stage of origin; by default, those that references pass on."""
+        """Return the artifact's traits, each with its stage of origin; by default, traits that references pass on."""
         passed = ((target, need.passes) for _, target, need in self.references() if need.passes)
         pairs = ((passes, pair) for target, passes in passed for pair in recipe.traits(target).items())
         return {trait: origin for passes, (trait, origin) in pairs if trait in passes}
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
-        """Return the pretrained model with which this stage encodes or starts training: that of its first model input.
+        """Return the pretrained model that this stage encodes with or starts training from, via its first model input.
 
-        Without one, it is the network of a stage that makes a model, or else the recipe's own model.
+        Without a model input, it is the stage's own `network` if the stage writes a model, or else the recipe's model.
         """
         named = next((name for _, name, need in self.references() if need.artifact_types == ("model",)), None)
         own = self.network(recipe) if named is None and self.artifact_type == "model" else None
         return own or recipe.model_of(named or layout.START)
 
     def network(self, recipe: RecipeView) -> ModelSpec | None:
-        """Return the network other than the recipe's model that this stage loads; used for estimates and lookups.
+        """Return the network that this stage loads besides the recipe's model, or None; for estimates and lookups.
 
-        By default, it is that of the first reranker or query writer with a `source`.
+        By default, it is the source of the first reranker or query writer that has a `source`.
         """
         loaded = (recipe.plugin(path) for path, kind, _ in self.plugins() if kind in ("rerankers", "writers"))
         return next(filter(None, map(source_of, loaded)), None)
 
     def estimate(self, sizes: Sizes) -> Row:
-        """Return a rough estimate for the stage; here, based on `query_disk`."""
+        """Return a rough estimate for the stage; by default, from the split's number of queries and `query_disk`."""
         if self.query_disk is None:
             return Row(1, "stage")
         count = sizes.queries(str(vars(self)["split"]))
         return Row(count, "queries", self.query_disk[0] + count * self.query_disk[1])
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Return artifact files or folders by path in the run folder; folders have no suffix and may be missing."""
+        """Return artifact paths to publish by path in the run folder; folders have no suffix and may be missing."""
         return {}
 
     def sections(self, sources: "Mapping[str, ArtifactInput]") -> list[Section]:
-        """Return the report sections on artifacts of this verb; sources: the artifacts by label."""
+        """Return the report sections about artifacts of this verb; sources: the artifacts by label."""
         return []
 
     def make(self, context: "StageContext[Self]") -> Any:
         """Write the artifact to the context's folder and return the facts for its manifest.
 
-        A stage `in_blocks` only opens its work, in each process, and returns it as `StageBlocks`.
+        With `in_blocks`, the stage only opens its work, in each process, and returns it as `StageBlocks`.
         """
-        raise NotImplementedError(f"stage {self.stage} makes nothing")
+        raise NotImplementedError(f"stage {self.stage} does not implement `make`")
 
 
 class IndexSpec(StageSpec):
     """Base class of stages that build an index."""
 
     def query_model(self, recipe: RecipeView) -> str | None:
-        """Return the stage whose model encodes queries for the index; None if the index is searched with texts."""
+        """Return the stage whose model encodes queries for the index; None if it has none, as for text or imports."""
         return None
 
     def open_index(
         self, source: "ArtifactInput", collection: StoredCollection, options: Any, progress: Progress | None
     ) -> Searcher:
         """Open the index that this stage built; options: an `ExactOptions`."""
-        raise NotImplementedError(f"stage {self.stage} cannot open an index")
+        raise NotImplementedError(f"stage {self.stage} does not implement `open_index`")
 
 
 class RunSpec(StageSpec):
@@ -345,7 +345,7 @@ class ArtifactInput:
     """An artifact that a stage reads.
 
     path: the artifact's folder; None for the recipe's own model, which `model` describes. spec, plugins: the stage that
-    made the artifact, and that stage's configured plugins by field. traits: the artifact's traits.
+    wrote the artifact, and its configured plugins by field. traits: reasons that can rule it out (`Trait`).
     """
 
     name: str
@@ -365,7 +365,7 @@ class ArtifactInput:
         return self.path
 
     def part(self, artifact_type: str) -> Path:
-        """Return the folder that holds one part of the artifact, such as a trained model."""
+        """Return the folder of one of the artifact's types, such as `model`; by default, the artifact's own folder."""
         return self.folder / (self.spec.parts.get(artifact_type, ".") if self.spec is not None else ".")
 
 
@@ -403,7 +403,7 @@ class StageContext(Generic[Spec]):
 
 
 class Engine(Protocol):
-    """An engine (`hardneg.engines`), which computes the blocks of a stage; it is never part of a key."""
+    """Interface of engines (`hardneg.engines`), which compute the blocks of stages; an engine is not part of a key."""
 
     version: ClassVar[int]
 
@@ -418,7 +418,7 @@ class Local:
     version: ClassVar[int] = 1
 
     def make(self, context: StageContext[StageSpec]) -> Facts:
-        """Run the stage by calling its own `make` method, and compute the blocks that it returns."""
+        """Call the stage's `make`, compute and join the blocks if it has any, and return the manifest facts."""
         from hardneg.stages.work import make_blocks
 
         facts: Facts = make_blocks(context) if context.spec.in_blocks else context.spec.make(context)

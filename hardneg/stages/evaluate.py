@@ -25,11 +25,11 @@ from hardneg.training.checkpoint import History
 
 
 class Evaluate(StageSpec):
-    """Scores runs on one split and compares them pairwise.
+    """Scores runs on one split and tests their differences from the baselines.
 
-    runs: one stage per row, or one stage per seed of the row's system. shared_seeds: pairs of rows with shared seed
-    draws, such as a common warm-up. marks: the sign of rows significantly better than all rows listed; by default, one
-    sign per baseline. metrics_of: the metrics of a row whose lists are too short for the rest.
+    runs: one stage per row, or one stage per seed of the row's system. shared_seeds: pairs of rows whose runs of a seed
+    share random draws, as from a common warm-up. marks: for each sign, the rows that a row must beat significantly to
+    get it; by default, one sign per baseline. metrics_of: the metrics for rows with lists too short for the rest.
     """
 
     version = 4
@@ -69,12 +69,12 @@ class Evaluate(StageSpec):
     query_groups: Annotated[fields.Name | None, fields.InputFile("a query's id, a tab and its group per line")] = Field(
         default=None,
         json_schema_extra=fields.FREE,
-        description="Sample groups of queries, as defined in this file (query id, tab and group per line).",
+        description="In tests and intervals, sample the query groups in this file (query id, tab and group per line).",
     )
     by_group: bool | Literal["where_known"] = Field(
         default=False,
         json_schema_extra=fields.LATER,
-        description="Sample the dataset's groups of queries, not single queries (`where_known`: if it has any).",
+        description="In tests and intervals, sample the dataset's query groups (`where_known`: if it has any).",
     )
     metrics_of: dict[str, Annotated[tuple[fields.MeasureName, ...], Field(min_length=1)]] = Field(
         default={}, json_schema_extra=fields.LATER
@@ -111,10 +111,10 @@ class Evaluate(StageSpec):
             yield "by_group: no query of this dataset has a group; remove it, or set query_groups to a file"
         answers = [name for name in self.metrics if name.startswith("answer@")]
         if answers and not fields.has_answers(collection, self.split):
-            yield f"metrics: {answers[0]} needs answers, but split {self.split} has none; change the dataset or metric"
+            yield f"metrics: {answers[0]} needs answers, but split {self.split} has none; use another dataset or metric"
         split = collection["splits"].get(self.split, {})
         if split.get("queries") and not split.get("judgements") and not answers:
-            reason = f"no relevance judgement of split {self.split} refers to a query and a document of the dataset"
+            reason = f"no relevance judgement of split {self.split} has both its query and its document in the dataset"
             yield f"split: {reason}; run `hardneg data check` for details"
         highest, binary = split.get("highest_grade"), {*self.metrics} - {*answers} - metrics.graded(self.metrics)
         if highest is not None and highest < self.relevance_level and binary:
@@ -126,13 +126,13 @@ class Evaluate(StageSpec):
         return self.dataset is not None and fields.Trait.WRITTEN_QUERIES in recipe.traits(self.dataset)
 
     def identity(self) -> dict[str, Any]:
-        """Return the fields that may change the result, with the rows in order, and any tests over seeds."""
+        """Return the fields that may change the result, the row labels in order, and any tests over seeds."""
         seeded = any(not isinstance(run, str) for run in self.runs.values())
         tests = {"over seeds": "quasi-F, pigeonhole bootstrap"} if seeded else {}
         return {**super().identity(), "labels": list(self.runs), **tests}
 
     def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> "Evaluate":
-        """Return the stage with the runs of all seeds per row; rows share seeds if they depend on one training run."""
+        """Return the stage with the runs of all seeds per row; rows that depend on one training stage share seeds."""
         copies = recipe.seeded
         seeded = {label: run for label, run in self.runs.items() if isinstance(run, str) and run in copies.copies}
         runs = {**self.runs, **{label: copies.of(run) for label, run in seeded.items()}}
@@ -199,7 +199,7 @@ def score_runs(
     """Score run files against relevance judgements and, for answer@k, against the answers of a split.
 
     Args:
-        rows: for each key, the name of the run in notes, the run file, and the metrics in order.
+        rows: by key, the name of the run in notes, the run file, and the metrics to compute, in order.
         judgements: the judgements; empty if no metric needs them.
         level: the lowest grade that counts as relevant in binary metrics.
         collection: the corpus and answers; None if no metric needs answers.
@@ -210,7 +210,7 @@ def score_runs(
         The scores by key; counts of unusable answers and questions by reason, including patterns that failed while
         texts were searched; and notes on the runs and judgements.
 
-    Raises DataError if the split has no answers.
+    Raises DataError if answer@k is requested and the split has no answers.
     """
     names = list(dict.fromkeys(name for _, _, own in rows.values() for name in own))
     cutoffs, excluded, documents, answers, query_ids = metrics.answer_cutoffs(names), {}, None, None, list[str]()
@@ -265,10 +265,10 @@ def _parse_analyses(value: Any) -> tuple[Analysis, ...]:
 
 
 class Analyze(StageSpec):
-    """Explains the metrics: numbers, a table and a figure per analysis.
+    """Runs analyses that explain the metrics; each writes numbers, a table and a figure.
 
-    analysis: the options of each analysis by name. split: the split of the queries and relevance judgements.
-    relevance_level: the lowest grade that is relevant.
+    analysis: the analyses; in a recipe, a mapping of names to options. split: the split of the queries and relevance
+    judgements. relevance_level: the lowest relevant grade.
     """
 
     version = 3

@@ -26,8 +26,8 @@ from hardneg.store import SCRATCH, blocks
 class ReadDataset(StageSpec):
     """Reads a collection into Arrow files; stage `dataset` is created from the recipe's `dataset`.
 
-    withheld: training labels to withhold. exclude_own: exclude documents with the query's id, as BEIR does; by default
-    only for ArguAna and Quora, whose queries are documents.
+    withheld: which training labels to set aside; default: none. exclude_own: exclude documents with the query's id, as
+    BEIR does; by default only for ArguAna and Quora, whose queries are documents.
     """
 
     version = 1
@@ -84,7 +84,7 @@ class BroughtModel(StageSpec):
         return base.Row(1, "model", sizes.network.weights)
 
     def make(self, context: "StageContext[BroughtModel]") -> Facts:
-        """Load the model and save it with prompts and lengths. Raises UsageError if the model has no local weights."""
+        """Load the model and save it with its prompts and lengths. Raises UsageError if it has no local weights."""
         if distributed.world().rank > 0:
             return {}
         encoder: Any = load_encoder(self.model, context.device)
@@ -98,7 +98,7 @@ class BroughtModel(StageSpec):
 class Encode(base.IndexSpec):
     """Encodes the corpus into a flat index, which also serves as the vector store.
 
-    segments: splits documents into segments with one vector each; default: only the first `document_length` tokens.
+    segments: how to split documents into segments, one vector each; default: only the first `document_length` tokens.
     """
 
     version = 2
@@ -140,7 +140,7 @@ class Encode(base.IndexSpec):
         return open_store(source.folder, options, progress)
 
     def make(self, context: "StageContext[Encode]") -> "EncodedBlocks":
-        """Return the work in blocks of passages or segments. Raises ArtifactError if a stopped run had other blocks."""
+        """Return the work in blocks of passages or segments. Raises ArtifactError if a stopped run's blocks differ."""
         from hardneg.encoders.stream import Layout
 
         corpus, scratch = work.open_corpus(context), context.folder / SCRATCH
@@ -183,7 +183,7 @@ class ImportVectors(base.IndexSpec):
     """Imports precomputed vectors of all documents, skipping vectors of documents that are not in the corpus.
 
     vectors: Parquet with an id and a list of numbers per row, JSON Lines as written by `pyserini.encode`, or a .npy
-    array. ids: document ids of an array's rows. A `search` of this index needs `query_vectors` or a `model`.
+    array. ids: a file with the document id of each array row. Searching this index needs `query_vectors` or a `model`.
     """
 
     version = 1
@@ -223,7 +223,7 @@ class ImportVectors(base.IndexSpec):
 
 
 class BuildIndex(base.IndexSpec):
-    """Builds an index of the corpus's texts, such as BM25, or of the `vectors` of a flat index."""
+    """Builds an index from the text of the corpus, as for BM25, or from another index's vectors (`vectors`)."""
 
     version = 1
     artifact_type = "index"

@@ -29,14 +29,14 @@ ABOVE = 0.9
 
 
 class Mine(StageSpec):
-    """Selects negatives for the queries of one split from the first of `runs`.
+    """Selects negatives for the queries of one split from `runs`; most miners use only the first run.
 
     file: a file of negatives from another program to select from, in the format `form` of `hardneg export`.
     without_answers: apply the filter `answers` first. answer_match: match answers as words or as regular expressions.
-    fill_to: before filtering, add random documents up to this number of negatives. also_qrels: files of judgements
-    whose positives also count when training on the negatives. permuted: give each query the lists of another query.
-    positives_of_others: replace the run with this many random positives of other queries. planted: the share of queries
-    with withheld positives whose lists have only these positives; the lists of the other queries exclude them.
+    fill_to: add random documents, which are filtered too, up to this number of negatives. also_qrels: files of more
+    judgements, whose positives are also used in training. permuted: give each query the lists of another query.
+    positives_of_others: instead of a run, use this many random positives of other queries. planted: for this share of
+    the queries with withheld positives, list only these positives; remove them from the lists of the other queries.
     """
 
     version = 2
@@ -48,7 +48,7 @@ class Mine(StageSpec):
     stage: Literal["mine"]
     miner: fields.MinerSetting = Field(description="The miner; `hardneg plugins list miners` shows all.")
     filters: fields.FilterSettings = Field(
-        (), description="Filters that drop candidates first, in this order; each is a name or {name: NAME, ...}."
+        (), description="Filters to apply before the miner, in this order; each is a name or {name: NAME, ...}."
     )
     runs: Annotated[dict[str, fields.Name], fields.Reference(("run",))] = Field(default_factory=dict)
     file: Annotated[fields.Name | None, fields.InputFile("negatives from another program")] = Field(
@@ -68,7 +68,7 @@ class Mine(StageSpec):
     ] = Field(
         default=(),
         json_schema_extra=fields.FREE,
-        description="Files of judgements with positives to add to the dataset's, such as your own.",
+        description="Files of further judgements, such as your own; their positives are added to the dataset's.",
     )
 
     @model_validator(mode="after")
@@ -130,7 +130,7 @@ class Mine(StageSpec):
 
 @dataclass(frozen=True)
 class MinedBlocks(work.StageBlocks):
-    """The work of stage `mine` in blocks of queries, with the inputs and the selection."""
+    """The work of stage `mine` in blocks of queries, with its inputs and the selection of negatives."""
 
     collection: StoredCollection = field(kw_only=True)
     query_ids: Sequence[str] = field(kw_only=True)
@@ -139,7 +139,7 @@ class MinedBlocks(work.StageBlocks):
     file: choosing.ListsOfFile | None = field(kw_only=True)
 
     def query_lists(self) -> Iterator[runs.QueryLists]:
-        """Return all queries with their lists. Raises DataError if `planted` is set but no positives are withheld."""
+        """Return each query with its lists. Raises DataError if `planted` is set but no positives are withheld."""
         spec, known = self.context.spec, self.chooser.positives
         if spec.positives_of_others:
             return choosing.drawn_positives(self.query_ids, known, spec.positives_of_others, spec.seed)
@@ -171,7 +171,7 @@ class MinedBlocks(work.StageBlocks):
                 yield number, BlockResult(files, facts)
 
     def finish(self) -> Facts:
-        """Write the negatives in the order of the queries. Raises DataError if there are none."""
+        """Write the negatives in query order. Raises DataError if no query has a positive or the miner skips all."""
         count, folder = len(self.sizes), self.context.folder
         texts = (self.store.texts(name, count) for name in (layout.NEGATIVES, layout.DROPPED))
         joined = negatives.join_negatives(*texts)
@@ -190,7 +190,7 @@ class Label(StageSpec):
     """Pseudo-labels the queries of a split with a reranker's scores where the scores are clear enough.
 
     run: the run to select from. scores: a `rerank` stage's run of the same queries. above, below, count, depth: see
-    `pseudo_labels`. size: how many labelled queries to sample, using `seed`; larger samples contain the smaller ones.
+    `pseudo_labels`. size: number of labelled queries to sample, using `seed`; larger samples contain smaller ones.
     """
 
     version = 1
@@ -280,11 +280,11 @@ def pseudo_labels(
     Args:
         listed: for each query, the list to select from and the list labelled `scores`.
         corpus: the documents, used to keep copies of the positive out of the negatives.
-        left_out: receives the counts of queries without a positive, by reason.
+        left_out: receives the counts of queries without a positive or without a negative.
         above: the score that a positive must exceed.
         below: the score that a negative must stay below.
         count: the maximum number of negatives per query, taken in list order.
-        depth: the number of documents of each list to consider.
+        depth: the number of documents at the top of each list to consider.
     """
 
     def with_positives() -> Iterator[types.Candidates]:
@@ -302,7 +302,7 @@ def pseudo_labels(
 
 
 def sure_positive(hits: Mapping[str, types.RankedList], above: float, depth: int) -> str | None:
-    """Return the document with the highest score if it is greater than `above`; ties go to the best-ranked document.
+    """Return the best-scored of the top `depth` documents, None if none exceeds `above`; ties go to the better rank.
 
     Runs store ties as adjacent floating-point numbers, so close scores count as equal.
     """

@@ -162,7 +162,7 @@ class Tuning(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     runs: Annotated[dict[fields.Name, fields.Name], fields.MEASURED] = Field(min_length=2)
     split: fields.Name = "dev"
-    metric: fields.MetricName = Field("ndcg@10", description="Metric to tune for.")
+    metric: fields.MetricName = Field("ndcg@10", description="Metric to maximise in tuning.")
     relevance_level: int = Field(1, gt=0, description=fields.RELEVANT)
     grid: dict[fields.Name, Annotated[tuple[FiniteFloat, ...], Field(min_length=1)]] = Field(
         default_factory=dict,
@@ -171,7 +171,7 @@ class Tuning(BaseModel):
 
 
 class Fuse(RunSpec):
-    """Fuses several runs into one, by interleaving them or by summing over them.
+    """Fuses several runs into one, by interleaving them or by combining their scores or ranks.
 
     `reciprocal-rank` adds weight / (constant + rank). `max`, `mnz` and `wsum` are ranx methods on scores normalised by
     `norm`. tuning: the runs on which the weights or `constant` are tuned.
@@ -249,7 +249,7 @@ class Fuse(RunSpec):
             yield f"tuning.metric: {self.tuning.metric} needs more than {longest} documents per query; {advice}"
 
     def make(self, context: "StageContext[Fuse]") -> Facts:
-        """Fuse the runs query by query; facts: counts and tuned parameters. A file lists all parameters tried."""
+        """Fuse the runs query by query; facts: counts and tuned parameters. With tuning, a file lists each trial."""
         collection, labels, fusion = work.open_collection(context.inputs["dataset"]), self.labels, self.fusion
         query_ids, tuned = collection.queries(self.split).query_ids, dict[str, Any]()
         if self.tuning is not None:

@@ -39,7 +39,7 @@ _PRODUCTS, _FASTER = 1 << 43, 64  # multiplications in half a minute on a CPU, a
 
 
 class Search(RunSpec):
-    """Searches an index for the queries of one split, which are encoded in fp32, as in Pyserini.
+    """Searches an index for the queries of one split, which are encoded in fp32 by default, as in Pyserini.
 
     model: the query encoder; by default the model that encoded the index. candidates: a run whose documents are ranked
     by their vectors in the index, instead of the whole corpus. positives: append known positives that the search
@@ -47,7 +47,7 @@ class Search(RunSpec):
     known positive, encoded as a document, and skips queries without positives; for mining, not for evaluation. scores:
     `angular` returns 1 - arccos(cosine) / pi, for normalised vectors. queries: a file of unlabelled queries to use
     instead of a split; stored with the run for `rerank` and `label`. query_vectors: a file of query vectors to use
-    instead of a model. query_ids: a file with the query id of each row of an array.
+    instead of a model. query_ids: a file with the query id of each row, if `query_vectors` is an array.
     """
 
     version = 1
@@ -133,7 +133,7 @@ class Search(RunSpec):
 def searched_queries(context: StageContext[Search], collection: StoredCollection, facts: Counter[str]) -> Queries:
     """Return the queries of a search, from a split or from a file, which the first process stores.
 
-    Raises DataError if the file is malformed or has only queries of the collection, or if no query has a positive.
+    Raises DataError if the file is malformed or has no new queries, the split is empty, or `text_of` has no positives.
     """
     spec = context.spec
     if spec.queries is not None:
@@ -144,7 +144,7 @@ def searched_queries(context: StageContext[Search], collection: StoredCollection
             if not write_queries(context.folder / layout.QUERIES, read):
                 raise errors.DataError(f"{path}: all queries are already in the dataset; use a file with other queries")
             if same := facts.get(source_files.SAME_TEXT):
-                leak = "training on them leaks any that are in the test split"
+                leak = "if any of those is a test query, training on its copy leaks the test set"
                 context.progress.note(f"{context.name}: {same} {source_files.SAME_TEXT}; {leak}")
         distributed.barrier()
         return Queries.open(context.folder / layout.QUERIES)
@@ -157,7 +157,7 @@ def searched_queries(context: StageContext[Search], collection: StoredCollection
         return texts
     _, owner = own_documents(collection.corpus, own.query_ids, own.texts)
     if count := len({own.query_ids[at] for at in owner.tolist()}.difference(collection.excluded())):
-        found = f"{wording.counted(count, 'query is', 'queries are')} also in the corpus, and found first"
+        found = f"{wording.counted(count, 'query is', 'queries are')} also in the corpus, usually as the top hit"
         advice = "to exclude documents with the query's id, set `exclude_own: true` in `dataset`"
         context.progress.note(f"{context.name}: {found}; {advice}")
     return own
@@ -180,9 +180,9 @@ class DocumentTexts(Sequence[str]):
 
 
 def positive_texts(asked: Queries, known: Mapping[str, Sequence[str]], corpus: Corpus, facts: Counter[str]) -> Queries:
-    """Return the queries with the contents of each query's first positive in the corpus, read on access.
+    """Return the queries with other texts: the contents of each query's first positive in the corpus, read on access.
 
-    asked: the queries. known: positives by query id. facts: counts the skipped queries without positives.
+    asked: the queries. known: positives by query id. facts: receives the count of queries skipped without a positive.
     """
     lists = [known.get(query_id, ()) for query_id in asked.query_ids]
     rows = corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
@@ -198,7 +198,7 @@ def positive_texts(asked: Queries, known: Mapping[str, Sequence[str]], corpus: C
 class SearchBlocks(work.RunBlocks):
     """The work of stage `search`, with the inputs, counts and times.
 
-    whole: counts over all queries, from when the queries were read. held: the encoded queries of the last window.
+    whole: counts over all queries, made when they were read. held: the encoded queries of the latest window.
     """
 
     collection: StoredCollection = field(kw_only=True)
@@ -270,7 +270,7 @@ class SearchBlocks(work.RunBlocks):
         file = vectors_import.open_vectors(Path(spec.query_vectors).expanduser(), ids)
         dimension = context.inputs["index"].facts.get("dimension", file.dimension)
         if file.dimension != dimension:
-            problem = f"vectors have dimension {file.dimension}, but those of {spec.index} have {dimension}"
+            problem = f"vectors have dimension {file.dimension}, but index {spec.index} has dimension {dimension}"
             raise errors.DataError(f"{file.path}: {problem}; encode the queries with the model of the index")
         rows = {query_id: row for row, query_id in enumerate(query_ids)}
         owners = vectors_import.VectorOwners(

@@ -17,11 +17,11 @@ from hardneg.training import examples, sources
 from hardneg.training.options import RerankerOptions
 
 _OF_ONE = ("negatives", "augmented", "teacher", "guide", "batches", "batches_from")
-"""Fields that apply to training on one collection."""
+"""Fields that apply only to training on a single collection."""
 
 
 class SourceOptions(BaseModel):
-    """A collection to train on: a mining stage, or a collection without mined negatives."""
+    """A collection to train on: its mined negatives or, for in-batch negatives alone, the collection itself."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     negatives: Annotated[fields.Name | None, fields.Reference(("negatives",))] = None
@@ -29,7 +29,7 @@ class SourceOptions(BaseModel):
 
 
 class MixingOptions(BaseModel):
-    """The sampling of sources, with probabilities proportional to n^(1/`temperature`), per example or per batch."""
+    """Sampling of sources with n queries in proportion to n^(1/`temperature`), per example or (`one_source`) batch."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     temperature: float = 1.0
@@ -43,7 +43,7 @@ _Source = Annotated[
 
 
 class Train(training.TeacherOptions, training.DualOptions):
-    """Trains a dual encoder on mined negatives or, with split `train`, on in-batch negatives alone."""
+    """Trains a dual encoder on mined negatives or, without any, on split `train` with in-batch negatives alone."""
 
     version = 2
     stage: Literal["train"]
@@ -51,8 +51,7 @@ class Train(training.TeacherOptions, training.DualOptions):
         default=None, description="Mined negatives, with their queries."
     )
     augmented: Annotated[fields.Name | None, fields.Reference(("negatives",))] = Field(
-        default=None,
-        description="Additional negatives with their queries, such as from a label stage, to add to the examples.",
+        default=None, description="Additional queries with their positives and negatives, such as from a label stage."
     )
     datasets: dict[fields.Name, _Source] = Field(
         default={},
@@ -186,7 +185,7 @@ def _collection_of(negatives: str | None, recipe: RecipeView) -> str:
 
 
 class TrainReranker(training.TeacherOptions, training.ValidationOptions, training.TrainConfig):
-    """Trains a reranker on mined negatives, contrasting the documents of each query."""
+    """Trains a reranker on each query's positives and mined negatives."""
 
     version = 2
     artifact_type = "reranker"

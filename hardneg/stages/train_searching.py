@@ -24,7 +24,7 @@ from hardneg.training.options import Devices, RefreshOptions
 
 
 class WatchOptions(BaseModel):
-    """Options to measure, every `every` steps, how stale the lists of some training queries are."""
+    """Options to measure, every `every` steps, how stale the lists of `queries` sampled training queries are."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     every: int = Field(gt=0)
@@ -33,7 +33,7 @@ class WatchOptions(BaseModel):
 
 
 class TrainQueries(training.EncoderOptions, base.IndexSpec):
-    """Trains only the query encoder, against a fixed index."""
+    """Trains only the query encoder and, optionally, the index's centroids; the documents are not re-encoded."""
 
     version = 3
     purpose = "train the query encoder alone, against the passages in the index"
@@ -53,7 +53,7 @@ class TrainQueries(training.EncoderOptions, base.IndexSpec):
     negatives: Annotated[fields.Name | None, fields.Reference(("negatives",))] = Field(
         default=None, description="The negatives for schedule `static`."
     )
-    refresh_every: int | None = Field(default=None, gt=0, description="Steps between searches of `refreshed`.")
+    refresh_every: int | None = Field(default=None, gt=0, description="Steps between `refreshed` searches.")
     depth: int = Field(default=layout.TOP_DEPTH, gt=0, description="Number of documents per query.")
     forced_positives: Literal["none_retrieved", "always", "never"] = Field(
         default="none_retrieved", description="When to append known positives that are missing from a list."
@@ -66,7 +66,7 @@ class TrainQueries(training.EncoderOptions, base.IndexSpec):
         description="`trained` also updates the centroids of a product-quantised index, and publishes the new index.",
     )
     centroid_learning_rate: float = Field(default=1e-4, gt=0, description="The learning rate of the centroids.")
-    watch: WatchOptions | None = Field(default=None, description="Measure the staleness of negatives.")
+    watch: WatchOptions | None = Field(default=None, description="Measures how stale the negatives are.")
 
     @model_validator(mode="after")
     def _complete(self) -> "TrainQueries":
@@ -179,7 +179,7 @@ class TrainRefreshed(training.DualOptions):
     split: fields.Name = Field(default="train", description="Split of the training queries.")
     negatives: Annotated[fields.Name | None, fields.Reference(("negatives",))] = Field(
         default=None,
-        description="Negatives to use until the first refresh; default: wait for those of the initial model.",
+        description="Negatives to use until the first refresh; default: mine with the initial model before step 1.",
     )
     refresh: Annotated[RefreshOptions, AfterValidator(fields.without_problems)] = Field(
         description="The schedule of refreshes and the choice of negatives."
@@ -187,9 +187,9 @@ class TrainRefreshed(training.DualOptions):
     miner: fields.OwnMinerSetting = Field(
         default=None, description="Miner to use on the model's top documents, instead of `refresh.choice`."
     )
-    filters: fields.FilterSettings = Field(default=(), description="Filters of candidates, applied in this order.")
+    filters: fields.FilterSettings = Field(default=(), description="Filters to apply before the miner, in order.")
     devices: Annotated[Devices, AfterValidator(fields.without_problems)] = Field(
-        default=Devices(), json_schema_extra=fields.FREE, description="The devices of the two processes."
+        default=Devices(), json_schema_extra=fields.FREE, description="Devices for training and for refreshes."
     )
     backend: fields.OwnIndexSetting = Field(
         default=None,
@@ -216,7 +216,7 @@ class TrainRefreshed(training.DualOptions):
         family = recipe.models.of(self.began_with(recipe)).known_family
         if self.backend is not None and source == "texts":
             problem = f"{self.backend.name} indexes text, so a refresh would not change it"
-            yield f"backend: {problem}; remove it, or use an index of {words['vectors']}"
+            yield f"backend: {problem}; remove it, or use an index built from {words['vectors']}"
         elif self.backend is not None and family is not None and source not in (None, family.form):
             problem = f"{self.backend.name} is built from {words.get(str(source), source)}"
             yield f"backend: {problem}, but the recipe's model has {words[family.form]}; use another index"

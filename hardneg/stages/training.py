@@ -27,20 +27,20 @@ from hardneg.training.options import GUIDES, LearningOptions, TrainOptions, coll
 
 Validate = Callable[[], Mapping[str, float]]
 Told = Callable[[Any], tuple[Facts, Facts]]
-"""Returns the facts of a finished training (`TrainingResult`) for the model card, and those for the manifest."""
+"""Maps the `TrainingResult` of a training run to facts for the model card and further facts for the manifest."""
 Opened = tuple[Any, Told]
-"""A method (`ExampleTraining`) with its network and data, and a function that returns its facts."""
+"""A training method (`ExampleTraining`), which has the network and data, and the function that returns its facts."""
 OF_THE_RUN = "Training options, such as steps, negatives, optimizer and precision."
 
 
 def examples_of(collection: StoredCollection, negatives: base.ArtifactInput | None) -> TrainingData:
-    """Return the training data of the queries with mined or pseudo-labelled negatives, or of split `train`."""
+    """Return training data for the queries of the stage `negatives`; None means split `train` without negatives."""
     split = "train" if negatives is None else getattr(negatives.spec, "split", "train")
     return training_data(collection, work.own_queries(negatives) or collection.queries(split), negatives)
 
 
 def training_data(collection: StoredCollection, queries: Queries, negatives: base.ArtifactInput | None) -> TrainingData:
-    """Return queries with their known positives and, if given, their mined negatives."""
+    """Return the queries with their known positives and, if given, mined negatives and the positives that these add."""
     lists = None if negatives is None else read_negatives(negatives.folder / layout.NEGATIVES)
     known: Mapping[str, Sequence[str]] = qrels.positives(collection.all_qrels())
     if pseudo := work.pseudo_positives(negatives):
@@ -49,7 +49,7 @@ def training_data(collection: StoredCollection, queries: Queries, negatives: bas
 
 
 class OptionGroup(StageSpec):
-    """A group of options of training verbs.
+    """Base class of option groups, from which training verbs inherit.
 
     gives: the optional parts of `ScoreBatch` in the verb's batches. A group may define `mistakes`, in the same form as
     `problems`, and `withheld`, the parts of `gives` that the group's options leave out, with advice.
@@ -62,12 +62,12 @@ class OptionGroup(StageSpec):
         segments: Segments | None
 
     def problems(self, recipe: RecipeView) -> Iterator[str]:
-        """Return the mistakes in the options of the verb and its groups, one line each."""
+        """Yield the mistakes in the options of the verb and its groups, one line each."""
         return collect(self, "mistakes", recipe)
 
 
 class TrainConfig(OptionGroup):
-    """The loss and the run options of all training verbs; judged: the candidates for dev metrics, in words."""
+    """The loss and the run options of all training verbs; judged: a phrase for the candidates of dev metrics."""
 
     needs_dataset = resumes = every_process = True
     artifact_folder = layout.MODEL_FOLDER
@@ -103,19 +103,19 @@ class TrainConfig(OptionGroup):
         return f"{self.options.batch_size * self.options.accumulate} queries"
 
     def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> Opened:
-        """Return the training method and its data; `ending` is closed after training."""
-        raise NotImplementedError(f"stage {self.stage} has no method")
+        """Return the training method and the function that returns its facts; `ending` is closed after training."""
+        raise NotImplementedError(f"stage {self.stage} does not implement `opened`")
 
     def judge(self, context: StageContext[Any], collection: StoredCollection, network: Any) -> Validate | None:
         """Return a function that measures the network during training; None without validation."""
         return None
 
     def save(self, context: StageContext[Any], network: Any, card: Mapping[str, object]) -> None:
-        """Save the network with a model card that contains these facts."""
-        raise NotImplementedError(f"stage {self.stage} saves no network")
+        """Save the network with a model card that lists the facts of `card`."""
+        raise NotImplementedError(f"stage {self.stage} does not implement `save`")
 
     def make(self, context: "StageContext[Any]") -> Facts:
-        """Train, and save the network with its card and learning curve."""
+        """Train the network and save it with its card and learning curve; only the first process returns facts."""
         from hardneg.training.loop import learn
 
         loss, options = context.plugins["loss"], self.options
@@ -137,7 +137,7 @@ class TrainConfig(OptionGroup):
 
 
 class Validation(BaseModel):
-    """Validation during training: `queries` of `split`, each with its positives and a run's top `depth` passages."""
+    """Validation on the first `queries` of `split` (default: all), each with positives and a run's top `depth`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     split: fields.Name = "dev"
@@ -192,7 +192,7 @@ class EncoderOptions(ValidationOptions, TrainConfig):
     segments: fields.OwnCut = Field(
         default=None,
         json_schema_extra=fields.LATER,
-        description="Split documents into segments, scored by the best one; default: read only the first tokens.",
+        description="Split documents into segments and use the best score; default: read only the first tokens.",
     )
 
     def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> Self:
@@ -257,7 +257,7 @@ _QUERIES_OF = fields.Reference(("index", "run"), base.NOT_ONE_VECTOR, with_model
 
 
 class TeacherOptions(OptionGroup):
-    """The teacher of a loss that distils scores."""
+    """The option `teacher`, a run whose scores the loss distils."""
 
     teacher: Annotated[fields.Name | None, fields.Reference(("run",), refuses=fields.OF_QUERIES)] = Field(
         default=None,
@@ -269,7 +269,7 @@ class TeacherOptions(OptionGroup):
             yield "teacher", f"teacher: missing; {self.loss.name} needs a run with scores, such as from a rerank stage"
 
     def with_teacher(self, context: StageContext[Any], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
-        """Return the examples with the scores of the `teacher`, if any, and the number without a scored positive.
+        """Return the examples with the `teacher`'s scores, if any, and a count of queries without a scored positive.
 
         Raises DataError if the teacher's run has different queries, and TrainingError if it scores no positive.
         """
@@ -297,7 +297,7 @@ class TeacherOptions(OptionGroup):
 
 
 class GuideOptions(OptionGroup):
-    """The guide, another encoder whose scores for each batch are used by masks and losses."""
+    """The options `guide`, another encoder that scores each batch for masks and losses, and `guided_mask`."""
 
     guide: Annotated[fields.Name | None, fields.Reference(("index",), _NO_SEGMENTS, with_model=True)] = Field(
         default=None,
@@ -343,7 +343,7 @@ class GuideOptions(OptionGroup):
 
 
 class BatchOptions(OptionGroup):
-    """The order of queries in batches."""
+    """The options for the order of training queries, which decides which queries share a batch."""
 
     batches: Annotated[
         fields.Setting | None,
@@ -355,7 +355,7 @@ class BatchOptions(OptionGroup):
     ] = Field(
         default=None,
         json_schema_extra=fields.LATER,
-        description="Source of the order: an encode stage, whose model encodes the queries, or a run of them.",
+        description="Stage for the order: an encode stage, whose model encodes the queries, or a run of the queries.",
     )
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:
@@ -378,7 +378,7 @@ class BatchOptions(OptionGroup):
     def with_order(self, context: StageContext[Any], data: TrainingData) -> TrainingData:
         """Return the examples in the stage's order, which the first process saves for the others and for resuming.
 
-        Raises DataError if the run has different queries, and UsageError if the order does not exist.
+        Raises DataError if the run has different queries, and UsageError if the queries are too few for the order.
         """
         if self.batches is None:
             return data
@@ -410,7 +410,7 @@ class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
     dims: fields.Dimensions | None = Field(
         default=None,
         json_schema_extra=fields.LATER,
-        description="Numbers of dimensions to train at (Matryoshka), optionally with weights; default: the full one.",
+        description="Vector dimensions to train at (Matryoshka), optionally with weights; default: only the full one.",
     )
     precisions: Annotated[tuple[types.StoredPrecision, ...], AfterValidator(fields.each_once)] = Field(
         default=(), json_schema_extra=fields.LATER, description="Precisions of the document index to train for."
@@ -453,7 +453,7 @@ class DualOptions(GuideOptions, BatchOptions, EncoderOptions):
         return LossTerms(self.dims or {}, penalty, self.guided_mask, self.self_mask, self.precisions)
 
     def terms_facts(self, context: StageContext[Any]) -> dict[str, object]:
-        """Return the terms of the objective, for the model card."""
+        """Return the terms of the objective that are set, described for the model card."""
         dims = [f"{dim}" if weight == 1 else f"{dim} (weight {weight:g})" for dim, weight in (self.dims or {}).items()]
         mask, guide = self.guided_mask, context.inputs.get("guide")
         facts = {

@@ -45,7 +45,7 @@ BySeed = Annotated[str | dict[int, str], BeforeValidator(_stage_or_seeds)]
 
 
 def by_label(named: Mapping[str, str | Mapping[int, str]]) -> dict[str, tuple[str, int | None]]:
-    """Return the label of each path below a field that maps labels to `BySeed`, with the seed if there are several."""
+    """Return the label and seed (None without seeds) of each path below a field that maps labels to `BySeed`."""
     paths = dict[str, tuple[str, int | None]]()
     for label, names in named.items():
         for seed in [None] if isinstance(names, str) else names:
@@ -56,7 +56,7 @@ def by_label(named: Mapping[str, str | Mapping[int, str]]) -> dict[str, tuple[st
 def open_encoder(
     source: ArtifactInput, device: str | None, precision: spec.Precision | None = None
 ) -> protocol.TextEncoder:
-    """Open the recipe's model, or that of a training stage; precision: for encoding, or None for training."""
+    """Open the recipe's own model or a stage's model; precision: the precision for encoding, or None for training."""
     return load_encoder(source.model or source.folder / layout.MODEL_FOLDER, device, precision)
 
 
@@ -74,7 +74,7 @@ def open_prompted(
 
 
 def open_learner(context: StageContext[StageSpec]) -> Any:
-    """Return the `Encoder` that a stage trains.
+    """Open the input `model` as the `Encoder` that the stage trains.
 
     Raises:
         ModelError: the model cannot be trained.
@@ -89,7 +89,7 @@ def open_learner(context: StageContext[StageSpec]) -> Any:
 
 
 def open_collection(source: ArtifactInput) -> StoredCollection:
-    """Return the collection that the dataset stage stored."""
+    """Open the collection that a stage such as `dataset` stored."""
     return StoredCollection.open(source.folder)
 
 
@@ -184,14 +184,14 @@ def encoded_queries(
 
 
 def pseudo_positives(negatives: ArtifactInput | None) -> Path | None:
-    """Return the file of negatives if it adds positives to those of the collection, else None."""
+    """Return the path of the negatives if they add positives to the collection's own, else None."""
     if negatives is None or not negatives.traits & {Trait.PSEUDO_POSITIVES, Trait.MORE_POSITIVES}:
         return None
     return negatives.folder / layout.NEGATIVES
 
 
 def data_facts(context: StageContext[Any], corpus: Corpus, queries: int) -> dict[str, object]:
-    """Return the training data in words, for a model card."""
+    """Return descriptions of the dataset and any teacher for a model card; queries: number of training queries."""
     written = ", generated from them" if Trait.WRITTEN_QUERIES in context.inputs["dataset"].traits else ""
     teacher = {"Teacher": f"the scores of {context.inputs['teacher'].name}"} if "teacher" in context.inputs else {}
     counts = f"{wording.counted(len(corpus), 'passage')}, {wording.counted(queries, 'training query')}"
@@ -229,7 +229,7 @@ class StageBlocks:
         return self.store.finished()
 
     def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
-        """Make blocks in ascending order, yield each with its number, and advance `task` by the number of items."""
+        """Compute the given blocks in ascending order; yield each with its number, and advance `task` by its size."""
         raise NotImplementedError
 
     def write(self, number: int, block: BlockResult) -> None:
@@ -246,11 +246,11 @@ class RunBlocks(StageBlocks):
     """The work of a run in blocks of queries; subclasses define `ranking` and `run_facts`."""
 
     def ranking(self, numbers: Sequence[int], task: progress.Task) -> Ranking:
-        """Return the ranked lists of some blocks, in ascending order."""
+        """Return the ranked lists and the counts of the given blocks, in ascending order."""
         raise NotImplementedError
 
     def run_facts(self) -> Facts:
-        """Return the facts of the whole run for the manifest."""
+        """Return the manifest facts about the whole run, which are added to the counts of its blocks."""
         raise NotImplementedError
 
     def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
@@ -270,9 +270,9 @@ class RunBlocks(StageBlocks):
 
 
 def make_blocks(context: StageContext[StageSpec]) -> Facts:
-    """Make the missing blocks of a stage, join all blocks, and return the facts for the manifest.
+    """Compute a stage's missing blocks, join all blocks, and return the manifest facts ({} unless the first process).
 
-    Each of several processes makes a contiguous range of blocks, because adjacent blocks share what they read.
+    Each of several processes computes a contiguous range of blocks, because adjacent blocks share what they read.
     """
     here = distributed.world()
     if here.rank == 0:

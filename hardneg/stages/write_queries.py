@@ -33,7 +33,7 @@ _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\
 
 
 class Draft(NamedTuple):
-    """A query generated from a document in a group, or the title of a document; it has no query id."""
+    """A query generated from a document, or a document's title (with an empty query id), and the document's group."""
 
     query_id: str
     text: str
@@ -78,7 +78,7 @@ class WriteQueries(StageSpec):
     def _complete(self) -> "WriteQueries":
         names = [setting.name for setting in self.writers]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"writers: {twice[0]} is listed twice")
+            raise ValueError(f"writers: {twice[0]} is listed twice; remove one of them")
         if self.dev_share + self.test_share >= 1:
             raise ValueError("dev_share: must be below 1 together with test_share, to leave queries for split train")
         return self
@@ -214,7 +214,7 @@ def mixed(
     only: Container[str] | None = None,
     copies: Container[str] = (),
 ) -> Iterator[tuple[str, types.Written]]:
-    """Yield each document with the name of its writer (empty if there is none) and the text written for it.
+    """Yield, for each document, its writer's name (empty if it has no queries) and its queries with the document.
 
     Writers take turns in an order that depends on the seed and the document id, until one writes a query.
 
@@ -251,7 +251,7 @@ def select_queries(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: C
 
     Args:
         drafts: the generated queries.
-        titles: the titles of all documents.
+        titles: the titles of all documents, as drafts without query ids.
         left_out: receives the counts of dropped queries by reason.
     """
     of_words, titled = defaultdict[frozenset[str], list[Draft]](list), defaultdict[frozenset[str], list[Draft]](list)
@@ -278,7 +278,7 @@ def select_queries(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: C
 
 
 def earlier_copies(corpus: Corpus) -> dict[str, str]:
-    """Return the id of the first copy for each document that is a copy of an earlier one, by id."""
+    """Return the ids of documents with the same contents as an earlier one, mapped to the first such document's id."""
     ordered = corpus.content_hash[corpus.content_order]
     same = ordered[1:] == ordered[:-1]
     rows = np.unique(corpus.content_order[np.append(same, False) | np.append(False, same)])
@@ -293,7 +293,7 @@ def earlier_copies(corpus: Corpus) -> dict[str, str]:
 def with_repeats(
     queries: Iterable[SelectedQuery], corpus: Corpus, groups: Mapping[str, str], copies: Mapping[str, str]
 ) -> Iterator[SelectedQuery]:
-    """Yield the queries with copies of their passages, and neighbours that contain their words, as relevant documents.
+    """Yield the queries with more relevant documents: copies of their passages, and neighbours with the query's words.
 
     Neighbours are consecutive passages of the same document (`groups`). A query whose words are not in its own passage,
     such as a heading, gets no neighbours. copies: the result of `earlier_copies`.

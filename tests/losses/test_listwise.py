@@ -96,7 +96,7 @@ def test_what_is_wrong_is_told() -> None:
         ListNet(labels="ranks")  # type: ignore[arg-type]
     with pytest.raises(errors.PluginError, match="adr-mse: alpha must be above 0"):
         AdrMse(alpha=0.0)
-    with pytest.raises(errors.TrainingError, match="listmle: the batch has no teacher's scores"):
+    with pytest.raises(errors.TrainingError, match="listmle: the batch has no teacher scores"):
         ListMLE(labels="teacher")(listed([[1.0, 2.0]]))
 
 
@@ -187,7 +187,7 @@ def test_a_student_that_agrees_has_nothing_to_learn() -> None:
 def test_without_a_single_score_nothing_is_learnt(loss: Loss) -> None:
     value, gradient = learnt(loss, batch_of([[2, 1]], [[NAN, NAN]]))
     assert value == 0 and not gradient.any()
-    with pytest.raises(TrainingError, match="no teacher's scores; set the stage's `teacher` to a run"):
+    with pytest.raises(TrainingError, match="no teacher scores; set the stage's `teacher` to a run"):
         loss(replace(batch_of([[2, 1]], [[0, 0]]), teacher=None))
 
 

@@ -214,10 +214,10 @@ def test_what_is_wrong_with_the_runs_is_told_before_anything_runs() -> None:
     ("kind", "options", "told"),
     [
         (TopK, {"depth": 0}, "depth must be at least 1"),
-        (Window, {"skip": 5, "depth": 5}, "need 0 <= skip < depth"),
+        (Window, {"skip": 5, "depth": 5}, "skip must be at least 0 and below depth"),
         (Sampled, {"depth": 0}, "depth and count must be at least 1, not depth 0 and count 20"),
-        (Mixed, {"ratio": -1}, "ratio must be a number above 0"),
-        (Mixed, {"ratio": float("nan")}, "ratio must be a number above 0"),
+        (Mixed, {"ratio": -1}, "ratio must be a finite number above 0"),
+        (Mixed, {"ratio": float("nan")}, "ratio must be a finite number above 0"),
         (Union, {"shares": {"a": 0, "b": -1, "c": 2}}, "shares must be above 0, but a has 0, b has -1"),
     ],
 )

@@ -201,7 +201,7 @@ def test_inherited_options_are_explained():
     ("make", "told"),
     [
         (lambda: Denoised(depth=0), "depth and count must be at least 1, not depth 0 and count 4"),
-        (lambda: MaxScore(highest=float("inf")), "highest must be a number, not inf"),
+        (lambda: MaxScore(highest=float("inf")), "highest must be a finite number, not inf"),
         (
             lambda: SimAns(sharpness=-1.0),
             "sharpness must be at least 0 and finite, and shift must be finite, not -1.0 and 0.0",

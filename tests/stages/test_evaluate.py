@@ -160,7 +160,7 @@ def test_without_answers_nothing_long_begins(tmp_path, tiny_model):
     assert set(raised.value.problems) == {
         "stages.static.without_answers: needs answers, but split train has none; remove it, or use another dataset",
         "stages.refreshed.refresh.without_answers: needs answers, but split train has none; remove it",
-        "stages.scores.metrics: answer@1 needs answers, but split test has none; change the dataset or metric",
+        "stages.scores.metrics: answer@1 needs answers, but split test has none; use another dataset or metric",
         "stages.drawn.without_answers: needs answers, but split train has none; remove it, or use another dataset",
     }
     assert len(list((tmp_path / "store").glob("*/manifest.json"))) == 1
@@ -256,7 +256,7 @@ def test_judgements_that_are_of_nothing_in_the_dataset(tmp_path, tree):
     path.write_text("\n".join([head, *(line.replace("\td", "\tnone-d") for line in lines)]) + "\n")
     plan = make_plan(loaded(tmp_path, tree))
     with pytest.raises(
-        RecipeError, match=r"stages.scores.split: no relevance judgement of split test refers to a query and a document"
+        RecipeError, match=r"stages.scores.split: no relevance judgement of split test has both its query and its doc"
     ):
         execute(plan, Store(tmp_path / "store"), Options(until="scores", device="cpu"), Watcher())
 

@@ -120,7 +120,7 @@ def test_mistakes_of_a_recipe(tmp_path: Path, stages: dict[str, dict[str, Any]],
     [
         ("documents", range(59), 4, "documents.parquet: no vector for 1 of 60 documents, such as 'd59'"),
         ("queries", range(5, 50), 4, "queries.parquet: no vector for 5 of 36 queries, such as 'q0'"),
-        ("queries", range(60), 3, "queries.parquet: vectors have dimension 3, but those of given have 4; encode"),
+        ("queries", range(60), 3, "queries.parquet: vectors have dimension 3, but index given has dimension 4; encode"),
     ],
 )
 def test_vectors_that_do_not_fit(tmp_path: Path, name: str, rows: range, dimension: int, message: str) -> None:

@@ -162,7 +162,7 @@ def test_a_tokenizer_without_segments_is_refused(tmp_path):
 
 
 def test_more_tokens_than_there_are_positions_are_refused(tmp_path):
-    with pytest.raises(ModelError, match="at most 64 tokens; length is 65, lower it"):
+    with pytest.raises(ModelError, match="at most 64 tokens, but length is 65; lower length"):
         Electra(str(tiny_electra(tmp_path / "electra")), length=65).load()
 
 

@@ -27,7 +27,7 @@ def test_a_template_from_a_file(tmp_path):
     path.write_text("Q {query} P {passages}", encoding="utf-8")
     assert template(str(path), built_in("yes-no", 1)) == "Q {query} P {passages}"
     path.write_text("Q {query}", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"prompt: missing \{passages\}; add where the texts go"):
+    with pytest.raises(ValueError, match=r"prompt: missing \{passages\}; add what is missing where its"):
         template(str(path), built_in("yes-no", 1))
     with pytest.raises(ValueError, match=r"none\.txt cannot be read \(No such file or directory\); use a text file"):
         template(str(tmp_path / "none.txt"), built_in("yes-no", 1))

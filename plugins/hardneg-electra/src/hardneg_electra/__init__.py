@@ -1,1 +1,1 @@
-"""A reranker over ELECTRA's discriminator, for hardneg."""
+"""A reranker for hardneg, based on ELECTRA's discriminator."""

@@ -27,7 +27,7 @@ class Electra:
     Args:
         source: hub id or folder of ELECTRA's discriminator, or of a reranker trained with this plugin.
         revision: branch, tag or commit of a hub id.
-        length: maximum number of tokens of a pair, special tokens included; the longer text is truncated first.
+        length: maximum number of tokens per pair, with special tokens; the longer of the two texts is truncated first.
         seed: seed of the linear layer's initial weights.
     """
 
@@ -43,7 +43,7 @@ class Electra:
             raise errors.PluginError(f"electra: length is {self.length}; it must be at least {_SHORTEST} tokens")
 
     def fingerprint(self) -> str:
-        """Return an identity of the source: the commit of a hub id, or a digest of a folder's files.
+        """Return a string that identifies the source: the hub id and its commit, or a digest of the folder's files.
 
         Raises:
             ModelError: the source does not exist, or the hub cannot be reached.
@@ -59,7 +59,7 @@ class Electra:
         return digest.hexdigest()
 
     def load(self, folder: Path | None = None) -> "CrossEncoder":
-        """Load the network of the source, with a new linear layer if it has none, or the network saved in `folder`.
+        """Load the network from `folder` or, by default, from the source, with a new linear layer if it has none.
 
         Raises:
             ModelError: the network is missing, is not an ELECTRA discriminator, or reads fewer tokens than `length`.
@@ -76,7 +76,7 @@ class Electra:
         yield from pair_scoring.PairScorer.opened(self, None).rerank(requests)
 
     def check_trained(self) -> None:
-        """Raise ModelError if the source is local and has no trained linear layer."""
+        """Raise ModelError if the source is on this machine and has no trained linear layer."""
         folder = model_files.locate(self.source, self.revision).folder
         if folder is not None and not (folder / "modules.json").exists():
             raise errors.ModelError(

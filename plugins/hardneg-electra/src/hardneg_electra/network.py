@@ -25,17 +25,17 @@ def open_network(folder: Path, length: int, seed: int) -> "CrossEncoder":
     """Open the network in a folder on the CPU, with float32 weights, in evaluation mode.
 
     A discriminator gets a linear layer initialised with `seed`; a network that was saved with one keeps it. `length` is
-    the maximum number of tokens of a pair.
+    the maximum number of tokens per pair.
 
     Raises:
-        ModelError: the folder does not contain a suitable ELECTRA discriminator.
+        ModelError: the folder has no ELECTRA discriminator, or it reads fewer than `length` tokens or only one segment.
     """
     with resolving.opening("electra:", folder):
         network = _saved(folder) if (folder / "modules.json").exists() else _fresh(folder, seed)
     _check_segments(network[0], folder)
     most = network[0].model.config.max_position_embeddings
     if most < length:
-        raise errors.ModelError(f"electra: {folder} reads at most {most} tokens; length is {length}, lower it")
+        raise errors.ModelError(f"electra: {folder} reads at most {most} tokens, but length is {length}; lower length")
     network.max_seq_length = length
     return network.eval()
 
@@ -80,7 +80,7 @@ def _saved(folder: Path) -> "CrossEncoder":
     library = [name.rpartition(".")[2] for name in classes if name.startswith("sentence_transformers.")]
     if library != _MODULES or len(classes) != len(library):  # the folder's own code is never run
         raise errors.ModelError(
-            f"electra: {folder} has modules {', '.join(classes)}, so it was not saved by this reranker"
+            f"electra: {folder} has modules {', '.join(classes)}, so it was not saved by this reranker; use another"
         )
     options: dict[str, Any] = {"model_kwargs": {"dtype": torch.float32}, "activation_fn": nn.Sigmoid()}
     return CrossEncoder(str(folder), device="cpu", **_LOCAL, **options)

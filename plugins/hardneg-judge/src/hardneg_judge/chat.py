@@ -12,13 +12,13 @@ from hardneg_judge.prompts import BEST, IN_ORDER, Scale, built_in, filled, permu
 from hardneg_judge.server import Answer, ChatServer, ChatSession, Reply
 
 RELEVANT, UNREADABLE, UNJUDGED = "relevant", "unreadable", "unjudged"
-"""The reasons to drop a candidate: relevant, no readable verdict, or not judged."""
+"""The reasons to drop a candidate: it is judged relevant, its verdict is unreadable, or it is not judged."""
 _LOT = 64  # requests between two updates of progress, per request in flight
 
 
 @dataclass(frozen=True)
 class Chat(ChatServer):
-    """A language model on a server with OpenAI's /v1/chat/completions API, which grades passages for a query.
+    """A language model, on a server with OpenAI's /v1/chat/completions API, that judges passages for a query.
 
     A score is 1 or 0 with scale `yes-no`, and a grade from 0 to 3 with scale `grades`. Answers are cached on this
     machine by model, parameters and message, so that no request is repeated.
@@ -31,8 +31,8 @@ class Chat(ChatServer):
         prompt: a template or a template file, with {query} and {passages}; its text is part of keys.
         scale: the form of a verdict: `yes-no`, or `grades` from 0 to 3.
         batch: number of passages of one query per message.
-        unreadable: the verdict for a passage without a readable one: `irrelevant` or `relevant`. The verb `judge` drops
-            these negatives unless `relevant` is set.
+        unreadable: how to score a passage without a readable verdict: `irrelevant` or `relevant`. The verb `judge`
+            drops such negatives unless `relevant` is set.
     """
 
     version: ClassVar[int] = 2
@@ -49,7 +49,7 @@ class Chat(ChatServer):
         object.__setattr__(self, "prompt", template(self.prompt, built_in(self.scale, self.batch)))
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """Yield the score of each passage, in the order given; a bounded number of requests is read ahead.
+        """Yield the scores of each query's passages, in the order given; a bounded number of requests is read ahead.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
@@ -60,7 +60,7 @@ class Chat(ChatServer):
     def asking(self, judging: bool = False) -> "Asking":
         """Open a session that counts requests and tokens.
 
-        judging: whether a passage without a readable verdict has no score (nan) unless `unreadable` is `relevant`.
+        judging: if true, a passage without a readable verdict scores nan, not 0, unless `unreadable` is `relevant`.
 
         Raises:
             ModelError: the key is missing.
@@ -80,10 +80,10 @@ class Asking(ChatSession):
         super().__init__(chat, chat.batch)
         self._chat, self._unread = chat, unread
         self.at_once = _LOT * chat.in_flight * chat.batch
-        """The number of passages to submit at a time, so that few requests wait at the end of each batch."""
+        """The number of passages to submit at a time: enough to keep `in_flight` requests busy most of the time."""
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[list[float]]:
-        """Yield the score of each passage. Raises ModelError like `ask`, and if no answer is readable."""
+        """Yield the scores of each query's passages. Raises ModelError like `ask`, and if no answer is readable."""
         chat = self._chat
 
         def calls(query: str, passages: Sequence[str]) -> Iterator[partial[tuple[int, Reply[float | None]]]]:
@@ -109,7 +109,7 @@ class Asking(ChatSession):
 
 @dataclass(frozen=True)
 class ChatFilter(Chat):
-    """Drop the candidates that a language model on a server judges relevant, and all unjudged ones.
+    """Drop the candidates that a language model on a server judges relevant, and those without a verdict.
 
     Source: Thakur, Zhang, Ma and Lin, Fixing Data That Hurts Performance: Cascading LLMs to Relabel Hard Negatives for
     Robust Information Retrieval (2025, arXiv 2505.16967).
@@ -131,7 +131,7 @@ class ChatFilter(Chat):
             raise ValueError(f"depth: must be above 0, not {self.depth}")
 
     def reasons(self, candidates: Iterable[Candidates], texts: protocols.FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield the reason for each dropped candidate: `relevant`, `unreadable` or `unjudged`; positives stay.
+        """Yield each query's dropped candidates, mapped to `relevant`, `unreadable` or `unjudged`; positives stay.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
@@ -160,19 +160,19 @@ class ChatFilter(Chat):
 
 @dataclass(frozen=True)
 class ChatListwise(ChatServer):
-    """A language model on a server, which orders the passages of a query from the end of the list to the top.
+    """A language model on a server that reorders a query's passages window by window, from the end of the list up.
 
-    A window slides over the list, and the best passages move up with it. The score of a passage is the number of
-    passages at or below its rank. Answers are repaired: unknown and repeated numbers are ignored, and missing passages
-    follow in their previous order.
+    The window slides to the top of the list, and the best passages move up with it. The score of a passage is the
+    number of passages ranked at or below it. Answers are repaired: unknown and repeated numbers are ignored, and
+    missing passages follow in their previous order.
 
     Source: Sun, Yan, Ma, Wang, Ren, Chen, Yin and Ren, Is ChatGPT Good at Search? Investigating Large Language Models
     as Re-Ranking Agents (EMNLP 2023), section 3.2: windows of 20 passages, in steps of 10.
 
     Args:
         prompt: a template or a template file, with {query} and {passages}; its text is part of keys.
-        window: the number of passages ordered at a time.
-        step: the distance that the window moves.
+        window: number of passages per request.
+        step: number of passages by which the window moves, below `window`.
     """
 
     version: ClassVar[int] = 2
@@ -188,7 +188,7 @@ class ChatListwise(ChatServer):
         object.__setattr__(self, "prompt", template(self.prompt, IN_ORDER))
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """Yield the score of each passage, in the order given; the windows of a query are sequential.
+        """Yield the scores of each query's passages, in the order given; the windows of a query are sequential.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
@@ -198,10 +198,10 @@ class ChatListwise(ChatServer):
 
 
 class Ordering(ChatSession):
-    """A session that orders the passages of several queries concurrently."""
+    """A session that reorders the passages of several queries concurrently."""
 
     def rerank(self, options: ChatListwise, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[list[float]]:
-        """Yield the score of each passage. Raises ModelError like `ask`, and if no answer is readable."""
+        """Yield the scores of each query's passages. Raises ModelError like `ask`, and if no answer is readable."""
         calls = ([partial(self._in_order, options, query, passages)] for query, passages in requests)
         for ((order, replies),) in self.in_order(calls):
             for reply in replies:

@@ -22,7 +22,7 @@ PAIRS = 4096
 
 
 class Level(BaseModel):
-    """A judge, and the lowest score of a relevant passage.
+    """A judge, and the lowest score of a passage that counts as relevant (`relevant_from`).
 
     reranker: the stage that trained the judge. plugin: a reranker that no stage trains, such as `chat`.
     """
@@ -56,7 +56,7 @@ class Opened:
         device: str | None,
         stack: ExitStack,
     ) -> None:
-        """Open a stage's reranker, whose network is in `folder`, or a plugin; the stack closes it."""
+        """Open a plugin, with a network from `folder` if a stage trained it; `stack` closes any session."""
         self.name, self.relevant_from = name, level.relevant_from
         scorer: Any = plugin
         if isinstance(plugin, hp.protocols.TrainableReranker):
@@ -103,7 +103,7 @@ class Judged:
 def judged(
     block: Sequence[hp.Negatives], texts: Mapping[str, str], corpus: hp.Corpus, flag: Opened | None, decide: Opened
 ) -> list[Judged]:
-    """Return the verdicts on some queries' negatives; the second judge scores only pairs flagged by the first."""
+    """Return the verdicts on each query's negatives; `decide` scores only pairs that `flag` flags or cannot score."""
     rows = [np.ones(len(item.negatives), bool) for item in block]
     flags = [np.full(len(item.negatives), np.nan, np.float32) for item in block]
     if flag is not None:
@@ -125,7 +125,7 @@ def _scores(
     def requests() -> Iterator[tuple[str, Sequence[str]]]:
         for item, wanted in pairs:
             doc_ids = [item.negatives[i] for i in np.flatnonzero(wanted).tolist()]
-            found = corpus.known_rows(doc_ids, "negative", "mine negatives from this corpus again")
+            found = corpus.known_rows(doc_ids, "negative", "use negatives mined from this corpus")
             yield texts[item.query_id], corpus.contents(found)
 
     answers, scored = level.rerank(requests()), []
@@ -180,17 +180,17 @@ class Judge(hp.stages.StageSpec):
 
     @property
     def levels(self) -> Mapping[str, Level]:
-        """The judges in the order of their use."""
+        """The stage's judges by field, `flag` (if set) before `decide`."""
         both = {"flag": self.flag, "decide": self.decide}
         return {name: level for name, level in both.items() if level is not None}
 
     def identity(self) -> dict[str, Any]:
-        """Return the options in the key, with the judges' lowest relevant scores; other options enter separately."""
+        """Return the options in the key and each judge's lowest relevant score; the judges enter the key separately."""
         own = {name: getattr(self, name) for name in ("split", "depth", "outcome")}
         return {**own, **{name: level.relevant_from for name, level in self.levels.items()}}
 
     def problems(self, recipe: hp.stages.RecipeView) -> Iterator[str]:
-        """Yield a message for negatives of another split, and for thresholds that no or every passage reaches."""
+        """Yield a message for negatives of another split, and for thresholds that every passage or none reaches."""
         for name, level in self.levels.items():
             best = getattr(recipe.plugin(f"{name}.plugin"), "best", None)
             if best is not None and not 0 < level.relevant_from <= best:
@@ -206,12 +206,12 @@ class Judge(hp.stages.StageSpec):
         return {**super().traits(recipe), **own}
 
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
-        """Return an estimate in which the first judge scores all pairs."""
+        """Return the estimated pairs, `depth` per query, all of which the first judge scores, and their disk space."""
         pairs = sizes.queries(self.split) * self.depth
         return hp.stages.Row(int(pairs), "pairs", int(pairs) * 60)
 
     def publishes(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
-        """Return the judgements of each pair, under the stage's name."""
+        """Return the file of judgements, one line per pair, published under the stage's name."""
         return {f"judgements/{recipe.name}.tsv.gz": JUDGEMENTS}
 
     def sections(self, sources: Mapping[str, hp.stages.ArtifactInput]) -> "list[hp.tables.Section]":
@@ -222,7 +222,7 @@ class Judge(hp.stages.StageSpec):
         return [hp.tables.Section("Judged negatives", [hp.Table(("judged", *names), rows)], _EXPLAINED)]
 
     def make(self, context: "hp.StageContext[Judge]") -> "JudgedBlocks":
-        """Return the stage's work in blocks of queries."""
+        """Return the work in blocks of queries. Raises DataError if a query of the negatives is not in the split."""
         collection, source = hp.stage_work.open_collection(context.inputs["dataset"]), context.inputs["negatives"]
         queries = hp.stage_work.own_queries(source) or hp.stage_work.open_queries(context, collection, self.split)
         texts = dict(zip(queries.query_ids, queries.texts, strict=True))
@@ -232,7 +232,7 @@ class Judge(hp.stages.StageSpec):
         )
         if strange := next((name for name in mined.query_ids if name not in texts), None):
             message = f"query {strange!r} of {source.name} is not in split {self.split}"
-            raise hp.errors.DataError(f"{context.name}: {message}; set the split that was mined")
+            raise hp.errors.DataError(f"{context.name}: {message}; set split to the one that was mined")
         sizes = [len(mined[start : start + step]) for start in range(0, len(mined), step)]
         opened: dict[str, Any] = {"collection": collection, "mined": mined, "texts": texts, "step": step}
         return JudgedBlocks(context, sizes, "judging", **opened, hidden=hp.qrels_files.positives(collection.withheld()))
@@ -240,7 +240,7 @@ class Judge(hp.stages.StageSpec):
 
 @dataclass(frozen=True)
 class JudgedBlocks(hp.stage_work.StageBlocks):
-    """The work of stage `judge` in blocks; step: queries per block."""
+    """The work of stage `judge` in blocks of queries; hidden: withheld positives by query. step: queries per block."""
 
     collection: hp.StoredCollection = field(kw_only=True)
     mined: Sequence[hp.Negatives] = field(kw_only=True)
@@ -249,7 +249,7 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
     step: int = field(kw_only=True)
 
     def make(self, numbers: Sequence[int], task: hp.runtime.Task) -> Iterator[tuple[int, hp.block_store.BlockResult]]:
-        """Yield the remaining negatives of each block, the drops, the judgements and the counts of requests."""
+        """Yield each block's remaining negatives, dropped ones, judgements and counts of requests."""
         with ExitStack() as stack, TemporaryDirectory() as folder:
             levels = self._opened(stack) if numbers else {}
             path, dropped = Path(folder) / hp.layout.NEGATIVES, Path(folder) / hp.layout.DROPPED
@@ -267,12 +267,12 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
                 )
 
     def finish(self) -> hp.stages.Facts:
-        """Write the remaining negatives, the drops and the judgements. Raises DataError if no query remains."""
+        """Write the remaining and the dropped negatives and the judgements. Raises DataError if no query remains."""
         count, folder = len(self.sizes), self.context.folder
         facts = {"queries": 0, "negatives": 0, **self.store.facts(count)}
         if not facts["queries"]:
             problem = f"all {len(self.mined)} queries were dropped because each has a relevant negative"
-            raise hp.errors.DataError(f"{self.context.name}: {problem}")
+            raise hp.errors.DataError(f"{self.context.name}: {problem}; use outcome drop-negative")
         joined = hp.negatives_files.join_negatives(
             self.store.texts(hp.layout.NEGATIVES, count), self.store.texts(hp.layout.DROPPED, count)
         )

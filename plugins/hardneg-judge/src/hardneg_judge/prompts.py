@@ -15,19 +15,19 @@ IN_ORDER = (
     "Passages:\n{passages}\n\nQuery: {query}\n\nPut the passages in the order in which they serve someone who asks "
     "this query, the best one first. Answer with all their numbers and nothing else, in the form [2] > [1] > [3]."
 )
-"""The built-in template for ordering a list."""
+"""The built-in template that asks for the order of a list of passages."""
 QUERIES = (
     "{examples}Passage:\n{passage}\n\nWrite one search query for each line of this list, which the passage answers:\n"
     "{forms}\n\nSomeone who has not seen the passage must understand each query: do not speak of a passage or a text. "
     "Answer with the queries and nothing else, each on a line of its own, which begins with its number and a full stop."
 )
-"""The built-in template of a writer."""
+"""The built-in template that asks for queries about a passage."""
 FORMS: Mapping[str, str] = {
     "question": "a question, as a person would ask it",
     "keywords": "two to six keywords, as typed into a search box",
     "claim": "a claim in one sentence, which the passage supports or refutes",
 }
-"""The descriptions of the words of option `forms`; any other text is used verbatim."""
+"""Descriptions sent for the keywords of option `forms`; any other text in `forms` is sent verbatim."""
 _QUESTION = {
     "yes-no": "Would someone who asks this query find what they look for in the passage?",
     "grades": (
@@ -40,7 +40,7 @@ _FORM = {"yes-no": "yes or no", "grades": "0, 1, 2 or 3"}
 
 
 def built_in(scale: Scale, batch: int) -> str:
-    """Return the default template for one passage, or for several per message."""
+    """Return the default template that asks for verdicts on one passage or, if `batch` is above 1, on several."""
     if batch == 1:
         head, form = "Passage", f"Answer with {_FORM[scale]} and nothing else."
     else:
@@ -50,7 +50,7 @@ def built_in(scale: Scale, batch: int) -> str:
 
 
 def template(prompt: str, otherwise: str, parts: Sequence[str] = ("query", "passages")) -> str:
-    """Return the template in a string or a file, which must contain all `parts`; `otherwise` if `prompt` is empty.
+    """Return the template, given as text or as a file name, with all `parts`; `otherwise` if `prompt` is empty.
 
     Raises:
         ValueError: the file does not exist, or a part is missing.
@@ -59,7 +59,7 @@ def template(prompt: str, otherwise: str, parts: Sequence[str] = ("query", "pass
         return otherwise
     text = prompt if any(f"{{{part}}}" in prompt for part in parts) else _file_text("prompt", prompt)
     if lacking := [f"{{{part}}}" for part in parts if f"{{{part}}}" not in text]:
-        raise ValueError(f"prompt: missing {' and '.join(lacking)}; add where the texts go")
+        raise ValueError(f"prompt: missing {' and '.join(lacking)}; add what is missing where its text belongs")
     return text
 
 
@@ -72,27 +72,27 @@ def _file_text(option: str, name: str) -> str:
 
 
 def filled(text: str, query: str, passages: Sequence[str], numbered: bool) -> str:
-    """Return the template with the query and the passages, numbered from 1. Braces within texts do not change.
+    """Return the template with the query and either all passages, `numbered` from 1, or the only one.
 
-    A numbered passage is put on one line, so that its text cannot contain numbered lines.
+    A numbered passage is put on one line, so that its text cannot contain numbered lines. Texts may contain braces.
     """
     lines = (f"[{i}] {' '.join(text.splitlines())}" for i, text in enumerate(passages, 1))
     return put_in(text, {"query": query, "passages": "\n".join(lines) if numbered else passages[0]})
 
 
 def put_in(text: str, parts: Mapping[str, str]) -> str:
-    """Return the template with texts instead of their names in braces; other braces do not change."""
+    """Return the template with each name in braces replaced by its text from `parts`; other braces do not change."""
     return re.sub(r"\{(\w+)\}", lambda match: parts.get(match[1], match[0]), text)
 
 
 def asked_forms(forms: Sequence[str], start: int, count: int) -> str:
-    """Return the numbered list of requested queries: the forms in turn, from position `start`."""
+    """Return a numbered list of `count` requested queries, described by the forms in turn from position `start`."""
     chosen = islice(cycle(forms), start, start + count)
     return "\n".join(f"{number}. {FORMS.get(form, form)}" for number, form in enumerate(chosen, 1))
 
 
 def examples_text(source: str) -> str:
-    """Return the text of examples, given directly or in a file. Raises ValueError if the file cannot be read."""
+    """Return examples as JSON Lines, given directly or in a file. Raises ValueError if the file cannot be read."""
     return source if not source.strip() or source.lstrip().startswith("{") else _file_text("examples", source)
 
 
@@ -142,8 +142,8 @@ def _spoken(answer: str) -> str:
 def verdicts(answer: str, count: int, scale: Scale, numbered: bool) -> list[float | None]:
     """Return the score of each of `count` passages; None if the answer has none, or two different ones.
 
-    Numbered passages have a line each, but a single one may have a bare verdict. Text before the end of a `<think>`
-    block is ignored.
+    If `numbered`, each passage needs a numbered line, but a single passage may have a bare verdict. Text before the end
+    of a `<think>` block is ignored.
     """
     spoken = _spoken(answer)
     bare = not numbered or (count == 1 and not any(match[2] for match in _lines(spoken)))
@@ -171,7 +171,7 @@ def _verdict(spoken: str, scale: Scale) -> float | None:
 
 
 def permutation(answer: str, count: int) -> list[int]:
-    """Return the order, from 0, in which an answer lists passages 1 to `count`; empty if it lists none.
+    """Return the passages, counted from 0, in the order in which an answer lists them; empty if it lists none.
 
     Unknown and repeated numbers are ignored; missing passages follow in their original order.
     """
@@ -181,7 +181,7 @@ def permutation(answer: str, count: int) -> list[int]:
 
 
 def queries_in(answer: str, count: int) -> list[str]:
-    """Return the distinct queries of an answer, by their numbers from 1 to `count`.
+    """Return the distinct queries of an answer in the order of their numbers, from 1 to `count`.
 
     Queries with ambiguous numbers or over 2,000 characters are dropped. If one query is requested, a single line needs
     no number. Text before the end of a `<think>` block is ignored.

@@ -21,7 +21,7 @@ from hardneg.plugin import errors, stores
 
 
 class Answer(NamedTuple):
-    """A model's answer, and the numbers of tokens read and written, as the server counts them; -1 if not reported."""
+    """A model's answer, with the numbers of tokens read and written as the server counts them, -1 if not reported."""
 
     text: str
     read: int = -1
@@ -34,7 +34,7 @@ def request_key(content: str) -> str:
 
 
 class AnswerJournal:
-    """A file of answers by request; only their offsets are in memory.
+    """A file of answers by request key; only the answers' offsets are held in memory.
 
     Several threads and processes may share a file. If a process is killed, stored answers remain complete; a partial
     last line is skipped.
@@ -80,7 +80,7 @@ class AnswerJournal:
             self._offsets[_short(key)] = end - len(line) + 1
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; no answers can be found or kept afterwards."""
         os.close(self._file)
         self._reader.close()
 
@@ -125,9 +125,9 @@ class ChatServer:
 
     Args:
         model: the model's name on the server.
-        url: the base URL before `/chat/completions`; not part of keys.
+        url: the base URL, without `/chat/completions`; not part of keys.
         key: the environment variable that contains the API key; null sends no key.
-        revision: any word, which you change when the server has new weights under the same name.
+        revision: any label; change it when the server has new weights under the same model name.
         characters: maximum number of characters of a passage to send; null sends all.
         tokens: maximum number of tokens of an answer per passage; null uses the server's default.
         temperature: sampling temperature; null uses the server's default.
@@ -172,13 +172,13 @@ class Reply(NamedTuple, Generic[Value]):
 
 
 class ChatSession(server.ModelServer):
-    """Concurrent requests to one model of one server; readable answers are cached.
+    """A session of concurrent requests to one model on one server; answers that are fully readable are cached.
 
-    counts: requests, including cached answers, tokens as the server counts them, and answers not fully readable.
+    counts: numbers of requests (including cached answers), tokens as the server counts them, and unreadable answers.
     """
 
     def __init__(self, options: ChatServer, passages: int) -> None:
-        """Open a session; passages: per message. Raises ModelError (no key) and ArtifactError (unusable journal)."""
+        """Open a session with `passages` per message. Raises ModelError (no key) or ArtifactError (unusable file)."""
         parameters: dict[str, Any] = {"model": options.model, **options.more}
         if options.tokens is not None:
             parameters["max_tokens"] = options.tokens * passages
@@ -247,7 +247,7 @@ class ChatSession(server.ModelServer):
         return Reply(answer, False, values, whole)
 
     def in_order(self, groups: Iterable[Sequence[Callable[[], Result]]]) -> Iterator[list[Result]]:
-        """Yield the results of each group of concurrent calls; a bounded number is read ahead."""
+        """Yield each group's results, in order; the calls run concurrently, and a bounded number is started ahead."""
         waiting, ahead = deque[list[Future[Result]]](), 0
         try:
             for group in groups:
@@ -264,7 +264,7 @@ class ChatSession(server.ModelServer):
                     call.cancel()
 
     def count(self, reply: Reply[Any]) -> None:
-        """Count a reply. Raises ModelError if none of the first answers is readable."""
+        """Add a reply to `counts`. Raises ModelError if none of the first 16 answers is readable."""
         answer, counts = reply.answer, self.counts
         counts[REQUESTS] += 1
         counts[KEPT] += reply.known

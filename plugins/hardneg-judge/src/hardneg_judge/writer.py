@@ -14,9 +14,9 @@ MISSING = "queries missing from answers"
 
 @dataclass(frozen=True)
 class ChatWriter(ChatServer):
-    """A language model on a server with OpenAI's /v1/chat/completions API, which writes queries for passages.
+    """A language model, on a server with OpenAI's /v1/chat/completions API, that writes queries for passages.
 
-    Sends one request per passage. Answers are cached on this machine by model, parameters and message, so that no
+    It gets one request per passage. Answers are cached on this machine by model, parameters and message, so that no
     request is repeated.
 
     Source: Bonifacio, Abonizio, Fadaee and Nogueira, InPars: Data Augmentation for Information Retrieval using Large
@@ -48,7 +48,7 @@ class ChatWriter(ChatServer):
             raise ValueError(f"prompt: has no {{{lost[0]}}}, but {lost[0]} are set; add it to the template")
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
-        """Up to `count` queries for each document; few documents are read ahead.
+        """Yield up to `count` queries with each document, in order; a bounded number of documents is read ahead.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
@@ -57,11 +57,11 @@ class ChatWriter(ChatServer):
             yield from session.write(documents, count=count, seed=seed)
 
     def writing(self, counts: MutableMapping[str, float], device: str | None = None) -> "ChatWriting":
-        """Open a session with one client for all documents. Raises ModelError without a key."""
+        """Open a session, which updates `counts` at its end. Raises ModelError if the key is missing."""
         return ChatWriting(self, counts)
 
     def message(self, document: Document, count: int, seed: int) -> str:
-        """Return the message for a document; it depends on the content, not on the id."""
+        """Return the message that asks for `count` queries; it depends on the document's content, not on its id."""
         text = document.contents[: self.characters]
         start = int(runtime.generator(seed, "chat", text).integers(len(self.forms)))
         parts = {
@@ -86,7 +86,7 @@ class ChatWriting(ChatSession):
         self._totals.update({what: count for what, count in self.counts.items() if count})
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
-        """Up to `count` queries for each document; one call at a time."""
+        """Yield up to `count` queries with each document, in order; only one call may be active at a time."""
         asked: list[Document] = []
 
         def calls(document: Document) -> list[partial[Reply[str]]]:

@@ -40,7 +40,7 @@ class BatchOrder:
     needs: ClassVar[tuple[str, ...]] = ()
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
-        """Return a grouping of the queries for batches of `size`, int64 [Q, ...]; computed by one process only."""
+        """Return each query's group or neighbours, int64 [Q, ...], for batches of `size`; called by one process."""
         return np.zeros(len(queries.query_ids), np.int64)
 
     def order(self, groups: Rows, chosen: Rows, size: int, *, epoch: int, seed: int) -> Rows:
@@ -220,7 +220,7 @@ class HardestTogether(BatchOrder):
     queries with their neighbours. The last batch is filled by repeating queries.
 
     Attributes:
-        depth: rank cut-off of the lists that are searched for positives of other queries.
+        depth: number of top documents per list that are searched for positives of other queries.
         neighbours: maximum number of neighbours of a query; the best-ranked are kept.
     """
 
@@ -267,7 +267,7 @@ class HardestTogether(BatchOrder):
 
 
 def nearest(pairs: Rows, queries: int, count: int) -> Rows:
-    """Return each query's `count` nearest neighbours by the better rank of both directions; ties by query number.
+    """Return each query's `count` nearest neighbours by the better of their ranks for each other; ties by query number.
 
     pairs: int64 [p, 3], rows of query, neighbour, and rank. Returns int64 [queries, count], best first, padded with
     -1.

@@ -154,7 +154,7 @@ class SourceOrder:
         self._last = lru_cache(2)(self._numbered)
 
     def at(self, start: int, count: int) -> tuple[Rows, Rows]:
-        """Return the source of `count` draws from `start` on, and the number of its earlier draws: int64 [count] each."""
+        """Return, for `count` draws from `start` on, the source and the number of its earlier draws; int64 [count]."""
         first, skipped = divmod(start, _BLOCK)
         parts = map(self._last, range(first, -(-(start + count) // _BLOCK)))
         sources, numbers = map(np.concatenate, zip(*parts, strict=True))

@@ -191,7 +191,7 @@ class Development:
     relevance_level: int = 1
 
     def to_json(self, trials: Sequence[Tried]) -> dict[str, Any]:
-        """Return the trials as JSON values, best first."""
+        """Return the tuning's settings and its trials, in the given order, as JSON values."""
         tried = [{**numbers(each.fusion, self.labels), "worth": each.worth} for each in trials]
         settings = {"metric": self.metric, "relevance_level": self.relevance_level, "queries": len(self.qrels)}
         return {**settings, "tried": tried}
@@ -200,7 +200,7 @@ class Development:
 def variants(fusion: Fusion, labels: Sequence[str], grid: Grid) -> list[Fusion]:
     """Return a fusion for every combination of grid values; all other parameters are as in `fusion`.
 
-    labels: run labels in the order of the weights. Without a grid: all weights in tenths that sum to 1.
+    labels: run labels in the order of the weights. Without a grid, the weights vary in tenths that sum to 1.
     """
     if not grid:
         tenths = product(range(_STEPS + 1), repeat=len(labels))
@@ -216,7 +216,7 @@ def variants(fusion: Fusion, labels: Sequence[str], grid: Grid) -> list[Fusion]:
 
 
 def check_grid(method: str, labels: Sequence[str], grid: Grid) -> None:
-    """Check a grid before any work. Raises UsageError if the grid does not fit the method."""
+    """Raise UsageError if the method has no weights, or a parameter or value of the grid does not fit it."""
     if method not in WITH_WEIGHTS:
         raise UsageError(f"{method} has no weights to tune; use one of {', '.join(WITH_WEIGHTS)}")
     known = (*labels, *(("constant",) if method == "reciprocal-rank" else ()))
@@ -239,8 +239,8 @@ def tune(
 ) -> list[Tried]:
     """Evaluate the fusion with each setting of `grid` and return all trials, best first; ties go to the earlier one.
 
-    fused: the queries to fuse afterwards. mean: a function that returns a run's mean of a metric over the judged
-    queries, given the relevance level.
+    fused: the queries to fuse afterwards. mean: a function of metric, judgements, relevance level and run that returns
+    the run's mean over the judged queries.
 
     Raises:
         UsageError: the method does not have a parameter of the grid.

@@ -32,7 +32,7 @@ MEASURES: Mapping[str, str] = {
 """The function in `ranx.metrics` for each measure, called with judgements, ranked lists, cutoff and relevance level."""
 
 Scores = dict[str, dict[str, float]]
-"""Metric name to query id to score."""
+"""Scores by metric name, then by query id."""
 _NAME = re.compile(r"answer@([1-9][0-9]{0,8})")
 
 
@@ -45,7 +45,7 @@ class Metric:
 
     @property
     def name(self) -> str:
-        """The name that parses to this metric."""
+        """The metric's name with its cutoff, if any, as `parse_metrics` reads it."""
         return f"{self.measure}@{self.cutoff}" if self.cutoff else self.measure
 
     @property
@@ -69,7 +69,7 @@ def parse_metrics(names: Sequence[str]) -> list[Metric]:
 
 
 def is_metric(name: str) -> bool:
-    """Return whether `name` is the name of a metric."""
+    """Return whether `name` is a metric that `parse_metrics` accepts; `answer@k` is not."""
     return isinstance(_parse(name), Metric)
 
 

@@ -127,7 +127,7 @@ def read_metrics(path: Path) -> Measured:
         return from_json(json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-        raise ArtifactError(f"{path}: not a metrics file ({reason}); run the evaluation again") from error
+        raise ArtifactError(f"{path}: not a metrics file ({reason}); re-run the evaluation") from error
 
 
 def _ends(interval: intervals.Interval | None) -> list[float] | None:

@@ -193,7 +193,7 @@ def tost(difference: float, error: float, freedom: float, units: int, margin: fl
 
 
 def verdict(test: Comparison | TwoLevel, level: float) -> Verdict:
-    """Return "difference" if the tests are significant, "equivalent" if corrected TOST is, or else "undecided"."""
+    """Return "difference" if the tests are significant, "equivalent" if the corrected TOST is, or else "undecided"."""
     if test.significant(level):
         return "difference"
     return "equivalent" if test.equivalence_holm < level else "undecided"
@@ -236,7 +236,7 @@ def compare(
     """
     unknown = [name for name in baselines if name not in scores]
     if unknown:
-        raise UsageError(f"baseline {', '.join(unknown)} is not one of the systems; available: {', '.join(scores)}")
+        raise UsageError(f"baseline {', '.join(unknown)} is not among the systems; available: {', '.join(scores)}")
     first = next(iter(scores), "")
     for name, values in scores.items():
         if not values:

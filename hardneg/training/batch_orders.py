@@ -32,8 +32,8 @@ class TrainingQueries:
 class BatchOrder:
     """Base class for batch orders.
 
-    An epoch contains each query once, but an order may repeat queries, for example to fill a batch. needs: names of the
-    required fields of `TrainingQueries`.
+    By default, an epoch contains each query once; an order may repeat queries to fill a batch, or sample them. needs:
+    names of the required fields of `TrainingQueries`.
     """
 
     version: ClassVar[int] = 1
@@ -47,7 +47,7 @@ class BatchOrder:
         """Return the queries of an epoch in order, int64 [n]; every `size` consecutive queries form a batch.
 
         The result depends only on the arguments. n is the same in all epochs, and is a multiple of `size` if no batch
-        may span two epochs. groups: result of the method `groups`. chosen: int64 [C], numbers of the usable queries,
+        may span two epochs. groups: result of the method `groups`. chosen: int64 [C], positions of usable queries,
         ascending. epoch: counted from 0.
         """
         raise NotImplementedError
@@ -88,7 +88,7 @@ def k_means(name: str, vectors: NDArray[np.float32], count: int, seed: int) -> t
         UsageError: there are more clusters than vectors.
     """
     if not 1 <= count <= len(vectors):
-        raise UsageError(f"{name}: cannot form {count} clusters of {len(vectors)} queries; use 1 to {len(vectors)}")
+        raise UsageError(f"{name}: cannot form {count} clusters from {len(vectors)} queries; use 1 to {len(vectors)}")
     try:
         import faiss
     except ImportError as error:

@@ -137,7 +137,7 @@ class NegativeLists(Protocol):
         """The number of negatives of each row, int64."""
 
     def pick(self, row: int, positions: Rows) -> list[str]:
-        """Return the negatives of a row at the given positions."""
+        """Return the document ids of a row's negatives at the given positions, int64 [n]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +166,7 @@ class TrainingData:
         return replace(self, query_ids=query_ids, texts=texts)
 
     def examples(self, options: LearningOptions) -> "Examples":
-        """Return an endless sequence of examples of these queries."""
+        """Return an endless sequence of examples, drawn from these queries as `options` specify."""
         return Examples(self, options.negatives_per_query, options.seed, options)
 
 
@@ -257,7 +257,7 @@ class Examples:
         self.queries = np.flatnonzero(has_positives & has_negatives)
         if not len(self.queries):
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.skipped.items())
-            raise TrainingError(f"no query can be used for training ({reasons or 'there are none'})")
+            raise TrainingError(f"no query can be used for training ({reasons or 'there are no queries'})")
         self._iterated = drawing.iterate_negatives and negatives_per_query > 0
         turns = self._counts[self.queries] // max(1, negatives_per_query)
         self._turns = np.maximum(turns, 1) if self._iterated else np.ones_like(turns)
@@ -280,7 +280,7 @@ class Examples:
         batch = self.of(queries)
         draws = list(map(self._draw, queries.tolist(), epochs.tolist(), turns.tolist()))
         drawn_ids = [doc_id for _, doc_ids in draws for doc_id in doc_ids]
-        negatives = self._data.corpus.known_rows(drawn_ids, "negative", "mine again from this corpus")
+        negatives = self._data.corpus.known_rows(drawn_ids, "negative", "mine negatives from this corpus")
         positives = np.array([positive for positive, _ in draws], np.int64)
         documents = np.column_stack([positives, negatives.reshape(count, self._width)])
         teacher = None if self._data.teacher is None else self._data.teacher.scores(queries, documents)

@@ -62,7 +62,7 @@ def learn(
     progress: Progress,
     validate: Validate | None = None,
 ) -> TrainingResult:
-    """Train in place; the encoder ends up with the best weights on dev if `keep_best` is set, else with the last ones.
+    """Train in place; the encoder ends up with the last weights, or the best on dev given `validate` and `keep_best`.
 
     A call with the same arguments resumes from `history.jsonl` and `checkpoints/` in `folder`; on a CPU, the resulting
     weights equal those of an uninterrupted run bit for bit. `kept/` has intermediate models. In a distributed run, each
@@ -252,7 +252,7 @@ def gradient_checkpointing(module: nn.Module) -> Iterator[None]:
 
 
 def accelerated(device: torch.device) -> Any:
-    """Return an `Accelerator` for all processes. Raises UsageError if the launcher's settings would affect training."""
+    """Join all processes and return an `Accelerator`. Raises UsageError if the launcher's settings would interfere."""
     from accelerate import Accelerator
 
     check_settings()

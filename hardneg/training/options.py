@@ -80,14 +80,14 @@ class LearningOptions(CheckedOptions):
     )
     iterate_negatives: bool = option(
         False,
-        "Use a query's negatives in order instead of drawing them; each query occurs once per epoch for every "
-        "`negatives_per_query` of its negatives, as in the code of ANCE.",
+        "Use a query's negatives in order instead of drawing them, `negatives_per_query` at a time, so that queries "
+        "with more negatives occur several times per epoch, as in the code of ANCE.",
         key=LATER,
     )
     negatives_drawn: Literal["uniformly", "margin_bins"] = option(
         "uniformly",
-        "How negatives are drawn: `uniformly`, or by `margin_bins` as in TAS-B, which first draws one of ten equally "
-        "wide bins of the teacher's margins, then a negative in it.",
+        "How negatives are drawn: `uniformly`, or by `margin_bins`, as in TAS-B: first one of ten equally wide bins of "
+        "the teacher's margins is drawn, then a negative from the bin.",
         key=LATER,
     )
     # optimizer and schedule
@@ -113,7 +113,7 @@ class LearningOptions(CheckedOptions):
         key=LATER,
     )
     clip_norm: float | None = option(
-        1.0, "Norm to which the gradient of all weights is clipped; 0 or none disables clipping.", least=0
+        1.0, "Maximum norm of the gradient of all weights; 0 or none disables clipping.", least=0
     )
     # precision and speed
     precision: Literal["auto", "fp32", "bf16"] = option(
@@ -143,7 +143,7 @@ class LearningOptions(CheckedOptions):
         return max(1, -(-examples // (self.batch_size * self.accumulate)))
 
     def last_step(self, queries: int) -> int:
-        """Return the step at which training on `queries` queries ends: the total number of steps, or `stop_at`."""
+        """Return the step at which training on `queries` queries ends: `total_steps`, or `stop_at` if it is lower."""
         return min(self.total_steps(queries), self.stop_at or sys.maxsize)
 
     def identity(self) -> dict[str, Any]:
@@ -262,7 +262,7 @@ class RefreshOptions(CheckedOptions):
     def mistakes(self) -> Iterator[str]:
         """Yield a message if the interval is missing, or if there are more negatives than hits."""
         if self.every is None:
-            yield f"policy {self.policy} needs a number of steps; set every"
+            yield f"policy {self.policy!r} needs an interval in steps; set `every`"
         if self.negatives > self.depth:
             yield f"negatives must be at most {self.depth} (depth), not {self.negatives}"
 

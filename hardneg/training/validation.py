@@ -41,7 +41,7 @@ class ValidationData:
 class Pool:
     """A subset of the corpus, and the Q dev queries that have a relevant document.
 
-    rows: int64 [N], ascending rows of the corpus. texts: query texts. gains: int64 [J], positive, ascending by query.
+    rows: int64 [N], ascending rows of the corpus. texts: query texts. gains: int64 [J], positive, in query order.
     query: int64 [J], the query of each gain. position: int64 [J], index into `rows`, or -1 for a document that is not
     in the corpus and therefore counts as not retrieved.
     """
@@ -157,7 +157,7 @@ def rerank_validation(
 
 @dataclass(frozen=True)
 class StalenessWatch:
-    """A function that measures, every `every` steps, how stale the negatives of the training queries in `batch` are.
+    """A callable that measures, every `every` steps, how stale the negatives of the training queries in `batch` are.
 
     batch: Q queries. lists: function that returns their negatives, given their vectors: int64 [Q, n], padded with -1;
     positives are skipped. documents: size of the index. depth: number of top documents to compare the negatives with.

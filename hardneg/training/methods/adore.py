@@ -141,7 +141,7 @@ def mined_lists(data: TrainingData, negatives: NegativesFile, depth: int) -> Blo
         for start in range(0, len(data.query_ids), _QUERIES):
             query_ids = data.query_ids[start : start + _QUERIES]
             items = [negatives[row_of[name]].negatives[:depth] if name in row_of else [] for name in query_ids]
-            yield data.corpus.known_lists(items, depth, "mine again from this corpus")
+            yield data.corpus.known_lists(items, depth, "mine negatives from this corpus")
 
     return blocks
 
@@ -206,7 +206,7 @@ class QueryBatch:
 
 
 class QueryTower(nn.Module):
-    """The query side of an encoder."""
+    """The query side of an encoder, as a module that encodes a batch of queries in one forward call."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()

@@ -94,7 +94,7 @@ class StoredSearcher(Searcher, Protocol):
 
 @runtime_checkable
 class DenseSearcher(Searcher, Protocol):
-    """An opened index over vectors."""
+    """An opened index that also returns its vectors."""
 
     def vectors(self, rows: "NDArray[np.int64]") -> "NDArray[np.float32]":
         """Return the vectors at rows int64 [n], float32 [n, d], decoded and rotated back.

@@ -143,7 +143,7 @@ def configure(kind: str, setting: "PluginSetting") -> Any:
     """Return the plugin of `kind` that a setting specifies, built with the setting's options.
 
     Raises:
-        PluginError: the plugin cannot be loaded, or options are unknown, missing or of a wrong type; all are listed.
+        PluginError: the plugin cannot be loaded, or options are unknown, missing or invalid; the message lists them all.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -181,7 +181,7 @@ def needs_of(loss: Any) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def plugin_errors(plugins: Iterable[Any]) -> Iterator[None]:
-    """Turn an exception in the block into PluginError if it comes from one of the plugins' packages, except hardneg."""
+    """Turn an exception in the block into PluginError if it was raised in a plugin's package other than hardneg."""
     try:
         yield
     except HardnegError:

@@ -90,7 +90,7 @@ class AnceTraining(DualEncoderTraining):
         return digest([self._terms.named_with(self._all.digest()), self._refreshing.identity(), first])
 
     def prepare(self, step: int) -> None:
-        """Refresh the negatives if due, or wait for the first negatives. Raises TrainingError if there are none."""
+        """Refresh the negatives if due, or wait for the first ones. Raises TrainingError if training has none."""
         started = time.monotonic()
         self._started = self._started or started
         self._provider.prepare(step)
@@ -189,7 +189,7 @@ def refresh_facts(
 def overlap(negatives: examples.NegativeLists, before: examples.NegativeLists) -> float | None:
     """Return the mean fraction of a query's negatives that are also in the earlier file.
 
-    Only queries with negatives in both files count (of the first 10,000 of each); None if none has, as with chunks.
+    Only queries with negatives in both files count (of the first 10,000); None without any, as with `query_chunks`.
     """
     has, had = (
         {name: {*each.pick(row, np.arange(each.counts[row]))} for row, name in enumerate(each.query_ids[:_QUERIES])}
@@ -276,8 +276,8 @@ class Process:
 class SynchronousProvider:
     """A provider that mines in the trainer's own processes at each multiple of `refresh_interval`.
 
-    The negatives of a step depend only on the seed and the step, even in a resumed run. Damaged negatives are mined
-    again with the saved weights of the same model. first: the first step to mine at.
+    The negatives of a step depend only on the seed and the step, even in a resumed run. Damaged negatives are
+    re-mined with the saved weights of the same model. first: the first step to mine at.
     """
 
     encoder: Encoder
@@ -293,7 +293,7 @@ class SynchronousProvider:
         """Mine the refresh that is due at this step, unless it already exists.
 
         Raises:
-            TrainingError: the refresh and the weights to mine it again are missing, or there is nothing to train on.
+            TrainingError: the refresh and the weights to re-mine it are missing, or there is nothing to train on.
         """
         wanted, encoder = step - step % self.refresh_interval, self.encoder
         if not from_first(world().rank == 0 and self._missing(step, wanted)):
@@ -325,7 +325,7 @@ class SynchronousProvider:
         return self._last
 
     def refuse(self, refresh: checkpoint.Refresh, error: HardnegError) -> None:
-        """Raise TrainingError, after removing a damaged refresh so that the next run mines it again."""
+        """Raise TrainingError, after removing a damaged refresh so that the next run re-mines it."""
         if isinstance(error, ArtifactError):
             self.refreshes.remove(refresh.number)
         raise TrainingError(f"{refresh.name}: {error}") from error
@@ -374,7 +374,7 @@ class BackgroundProvider:
         return refresh
 
     def refuse(self, refresh: checkpoint.Refresh, error: HardnegError) -> None:
-        """Report the error; a damaged refresh is removed and mined again."""
+        """Report the error; a damaged refresh is removed and re-mined."""
         if isinstance(error, ArtifactError):
             self.refreshes.remove(refresh.number)
             self._damaged(f"{refresh.name}: {error}; mining it again")

@@ -215,7 +215,7 @@ class DualEncoderTraining(step.ExampleTraining):
         return self._terms.named_with(self.examples.digest())
 
     def scores(self, model: Any, batch: batches.Batch, half: bool) -> types.ScoreBatch:
-        """Return the scores of each query with each document of the batch, over all processes."""
+        """Return the `ScoreBatch` of every query and every document of the batch, over all processes."""
         return self._scored(*self._encoded(model, batch, half), batch)
 
     def minimised(

@@ -44,7 +44,7 @@ def questions(collection: hp.StoredCollection, split: str, run: Path, depth: int
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer, which is characters `begin` to `end` of a document's text, or empty if no answer was found.
+    """An answer: the characters `begin` to `end` of a document's text; empty if no answer was found.
 
     selected: the selection score of the passage; span: the log-probability of the span in the passage.
     """

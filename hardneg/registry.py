@@ -143,7 +143,7 @@ def configure(kind: str, setting: "PluginSetting") -> Any:
     """Return the plugin of `kind` that a setting specifies, built with the setting's options.
 
     Raises:
-        PluginError: the plugin cannot be loaded, or options are unknown, missing or invalid; the message lists them all.
+        PluginError: the plugin cannot be loaded, or options are unknown, missing or invalid; the message lists all.
     """
     from pydantic import TypeAdapter, ValidationError
 

@@ -18,11 +18,11 @@ from hardneg.records import BEIR, DataError, PluginSetting, UsageError
 from hardneg.store import FREE as FREE, LATER as LATER, options_in_key
 
 SECTION = "section"
-"""The artifact type for references from a report to any stage whose verb can show a section."""
+"""The artifact type of a report's references to stages of any verb that can add a section to the report."""
 
 
 class Trait(StrEnum):
-    """Traits of an artifact that can rule out using it; an external verb may define others."""
+    """Traits of an artifact that can rule it out as a stage's input; an external verb may define others."""
 
     TEXTS = "contains text, not vectors"
     SEGMENTS = "has several vectors per document"
@@ -70,7 +70,7 @@ class PluginKind:
 
 @dataclass(frozen=True)
 class InputFile:
-    """Marks a field as paths of input files whose content is part of the key; `form` describes that content."""
+    """Marks a field as the path or paths of input files; their content is part of the key; `form` describes it."""
 
     form: str
 
@@ -93,7 +93,7 @@ class Option:
 
 
 def parse_setting(value: Any) -> Any:
-    """Parse a plugin setting from `name`, `name:source` or a mapping with `name` and options."""
+    """Parse a plugin setting from `name`, `name:source` or a mapping with `name` and options; keep other values."""
     if isinstance(value, str):
         name, colon, source = value.partition(":")
         return PluginSetting(name, {"source": source} if colon else {})
@@ -155,12 +155,12 @@ def each_once(value: _Listed) -> _Listed:
 
 
 def parse_names(value: Any) -> Any:
-    """Parse a list of names or plugin settings from a single item or a list."""
+    """Return a single name or plugin setting as a tuple of one item; keep other values, such as lists."""
     return (value,) if isinstance(value, str | Mapping) else value
 
 
 def parse_dimensions(value: Any) -> Any:
-    """Parse dimensions with their weights (1 for a list), largest dimension first."""
+    """Return the weights by number of dimensions, largest first; in a list, each number has a weight of 1."""
     if isinstance(value, list | tuple):
         value = dict.fromkeys(each_once(value), 1.0)
     if isinstance(value, Mapping):
@@ -235,9 +235,9 @@ def has_answers(collection: Mapping[str, Any], split: str) -> bool:
 
 
 def marked(model: BaseModel, mark: type[_Mark]) -> Iterator[tuple[str, _Mark, Any]]:
-    """Yield path, mark and value of each field with the given type of mark, also in nested models, mappings and lists.
+    """Yield path, mark and value of each field with a mark of the given type, also in nested models and containers.
 
-    In a path, a model in a list has its name if it has one; all other items of lists have their position.
+    In a path, a model in a list is identified by its name if it has one, any other list item by its position.
     """
     for field_name, info in type(model).model_fields.items():
         found = next((each for each in info.metadata if isinstance(each, mark)), None)

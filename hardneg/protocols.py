@@ -54,7 +54,7 @@ class RunJoiner(Protocol):
     """A miner that selects from several runs, and may reject the runs of a stage."""
 
     def problems(self, runs: Sequence[str]) -> Iterator[str]:
-        """Return the problems with runs that have these labels, one line each; called before any stage runs."""
+        """Yield one message per problem with runs that have these labels; called before any stage runs."""
 
 
 class Loss(Protocol):
@@ -72,12 +72,12 @@ class Loss(Protocol):
 
 
 class Searcher(Protocol):
-    """An opened index."""
+    """An index that is open for search."""
 
     def search(self, queries: "Sequence[str] | Encoded", k: int) -> Hits:
-        """Return the best k documents of each query; queries are texts for a lexical index, else encoded texts.
+        """Return the best k documents of each query; queries are strings for a lexical index, else encoded queries.
 
-        A k larger than the corpus is allowed; short lists are padded with -1.
+        A k larger than the corpus is allowed; short lists are padded with row -1 and score -inf.
         """
 
 
@@ -94,7 +94,7 @@ class StoredSearcher(Searcher, Protocol):
 
 @runtime_checkable
 class DenseSearcher(Searcher, Protocol):
-    """An opened index over vectors."""
+    """An opened index that also returns its vectors."""
 
     def vectors(self, rows: "NDArray[np.int64]") -> "NDArray[np.float32]":
         """Return the vectors at rows int64 [n], float32 [n, d], decoded and rotated back.
@@ -121,7 +121,7 @@ class ProductSearcher(DenseSearcher, Protocol):
 
 
 RowLookup = Callable[[Sequence[str]], "NDArray[np.int64]"]
-"""Returns the row numbers of document ids, int64 [n]; -1 for unknown ones."""
+"""A function that returns the row numbers of n document ids, int64 [n]; -1 for unknown ids."""
 
 
 class IndexBackend(Protocol):
@@ -153,7 +153,7 @@ class EstimatedBackend(Protocol):
     """A backend that can estimate the index size for a plan."""
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """Return the bytes for `documents` with `vectors` vectors in total, each of size `dimension`, without ids."""
+        """Return the index size in bytes, without ids, for `documents` documents and `vectors` vectors in total."""
 
 
 class Reranker(Protocol):
@@ -203,7 +203,7 @@ class DatasetLoader(Protocol):
 
 @runtime_checkable
 class LooksUp(Protocol):
-    """A dataset loader that can look up files before a run."""
+    """A dataset loader that can check before a run whether its files are available, and how large they are."""
 
     def look_up(self) -> Lookup:
         """Return the files to read, local or remote, without a download. Raises an error if a file is unavailable."""
@@ -232,17 +232,17 @@ class FilterTexts(Protocol):
         """Return the text of each query."""
 
     def documents(self, doc_ids: Sequence[str]) -> Sequence[Document]:
-        """Return documents of the corpus."""
+        """Return the documents with these ids, in order. Raises DataError if one is not in the corpus."""
 
     def answers(self, match: Literal["string", "regex"]) -> "AnswerFinder":
-        """Return the matcher of the queries' short answers. Raises DataError if there are none."""
+        """Return a finder of the queries' short answers. Raises DataError if the queries have none."""
 
 
 class AnswerFinder(Protocol):
-    """A matcher of short answers in documents, as words or by regular expressions."""
+    """A finder of the queries' short answers in documents, matched as words or as regular expressions."""
 
     def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> "NDArray[np.bool_]":
-        """Return whether each listed document has an answer: bool [Q, k], where k is the length of the longest list."""
+        """Return whether each document has an answer to its query: bool [Q, k]; k is the longest list's length."""
 
 
 class NegativeFilter(Protocol):
@@ -269,4 +269,4 @@ class ReadsContent(Protocol):
     path_options: ClassVar[tuple[str, ...]]
 
     def fingerprint(self) -> str:
-        """Return a digest of the content."""
+        """Return a digest of the content of the files in `path_options`."""

@@ -82,7 +82,7 @@ _points: dict[tuple[object, ...], dict[str, importlib.metadata.EntryPoints]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Plugin:
-    """One entry point, with its package, and the problem if the plugin cannot be used."""
+    """An installed plugin: its entry point (`target`), its package, and the problem if it cannot be used."""
 
     kind: str
     name: str
@@ -93,7 +93,7 @@ class Plugin:
 
 
 def list_plugins(kind: str | None = None) -> list[Plugin]:
-    """Return all installed plugins, by kind and name, without importing them; a name claimed twice is a problem."""
+    """Return the installed plugins of one kind, or all, without importing them; clashing names are a `problem`."""
     plugins = []
     for each in KINDS if kind is None else (kind,):
         points = sorted(entry_points(each), key=lambda point: (point.name, _package(point)))
@@ -105,7 +105,7 @@ def list_plugins(kind: str | None = None) -> list[Plugin]:
 
 
 def load_plugin(kind: str, name: str) -> type[Any]:
-    """Return the class of a plugin.
+    """Import a plugin and return its class.
 
     Raises:
         PluginError: the name is unknown (the message has a suggestion) or claimed by two packages, or the import fails.
@@ -143,7 +143,7 @@ def configure(kind: str, setting: "PluginSetting") -> Any:
     """Return the plugin of `kind` that a setting specifies, built with the setting's options.
 
     Raises:
-        PluginError: the plugin cannot be loaded, or options are unknown, missing or of a wrong type; all are listed.
+        PluginError: the plugin cannot be loaded, or options are unknown, missing or invalid; the message lists all.
     """
     from pydantic import TypeAdapter, ValidationError
 
@@ -175,13 +175,13 @@ def _option_problem(kind: str, name: str, plugin: type[Any], item: Mapping[str, 
 
 
 def needs_of(loss: Any) -> tuple[str, ...]:
-    """Return the optional parts of a `ScoreBatch` that a loss requires."""
+    """Return the names of the optional fields of a `ScoreBatch` that a loss requires."""
     return tuple(getattr(loss, "needs", ()))
 
 
 @contextlib.contextmanager
 def plugin_errors(plugins: Iterable[Any]) -> Iterator[None]:
-    """Raise PluginError if one of the plugins fails in the code of a package other than hardneg."""
+    """Turn an exception in the block into PluginError if it was raised in a plugin's package other than hardneg."""
     try:
         yield
     except HardnegError:
@@ -222,7 +222,7 @@ def not_installed(kind: str, name: str) -> str:
 
 
 def install_command(package: str) -> str:
-    """Return the command that installs a package from a checkout of hardneg."""
+    """Return the command that installs a package, and where to run it."""
     return f"pip install ./plugins/{package} in a checkout of hardneg"
 
 

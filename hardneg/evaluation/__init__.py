@@ -19,14 +19,14 @@ MARGIN = 0.005
 
 
 def known_level(level: float) -> float:
-    """Return the significance level `level`. Raises UsageError if it is not between 0 and 1."""
+    """Return `level` unchanged. Raises UsageError unless this significance level is above 0 and below 1."""
     if not 0 < level < 1:
         raise UsageError(f"significance level {level:g}: must be above 0 and below 1, such as 0.05")
     return level
 
 
 def known_margin(margin: float) -> float:
-    """Return the equivalence margin `margin`. Raises UsageError if it is not above 0."""
+    """Return `margin` unchanged. Raises UsageError unless this equivalence margin is above 0."""
     if not margin > 0:
         raise UsageError(f"equivalence margin {margin:g}: must be above 0, such as {MARGIN:g}")
     return margin

@@ -1,4 +1,4 @@
-"""Fusion of ranked lists by interleaving, sums of scores, reciprocal ranks or ranx, and tuning of its parameters.
+"""Fusion of ranked lists by interleaving, sums of scores, reciprocal ranks or ranx, and tuning of the parameters.
 
 Source of ranx's methods: Bassani and Romelli, ranx.fuse (CIKM 2022).
 """
@@ -49,7 +49,7 @@ class Fusion:
     depth: int = LIST_DEPTH
 
     def problems(self) -> list[str]:
-        """Return one line for each parameter that this method does not use."""
+        """Return one message for each parameter that is set although this method does not use it."""
         faults = []
         if self.method not in WITH_WEIGHTS and set(self.weights) - {1.0}:
             faults.append(f"weights: {self.method} does not use weights; omit them, or use {', '.join(WITH_WEIGHTS)}")
@@ -77,7 +77,7 @@ class Fusion:
 def weighted_sum(lists: Sequence[RankedList], weights: Sequence[float], missing: Missing = "lowest") -> RankedList:
     """Rank all documents of the lists by the weighted sum of scores, with ties by id; an empty list adds nothing.
 
-    The sums are computed in float64 and returned as float32 [n], in descending order.
+    A document missing from a list has its lowest score there, or 0 (`missing`). Scores: float32 [n], descending.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 5, the
     combination of BM25 and DPR.
@@ -182,7 +182,7 @@ class Tried(NamedTuple):
 
 @dataclass(frozen=True)
 class Development:
-    """The development data: runs in the order of `labels`, the judgements for these queries, and a metric."""
+    """The data to tune a fusion on: runs in the order of `labels`, judgements, a metric and its relevance level."""
 
     labels: Sequence[str]
     runs: Sequence[Run]
@@ -191,7 +191,7 @@ class Development:
     relevance_level: int = 1
 
     def to_json(self, trials: Sequence[Tried]) -> dict[str, Any]:
-        """Return the trials as JSON values, best first."""
+        """Return the tuning's settings and its trials, in the given order, as JSON values."""
         tried = [{**numbers(each.fusion, self.labels), "worth": each.worth} for each in trials]
         settings = {"metric": self.metric, "relevance_level": self.relevance_level, "queries": len(self.qrels)}
         return {**settings, "tried": tried}
@@ -200,7 +200,7 @@ class Development:
 def variants(fusion: Fusion, labels: Sequence[str], grid: Grid) -> list[Fusion]:
     """Return a fusion for every combination of grid values; all other parameters are as in `fusion`.
 
-    labels: run labels in the order of the weights. Without a grid: all weights in tenths that sum to 1.
+    labels: run labels in the order of the weights. Without a grid, the weights vary in tenths that sum to 1.
     """
     if not grid:
         tenths = product(range(_STEPS + 1), repeat=len(labels))
@@ -216,9 +216,9 @@ def variants(fusion: Fusion, labels: Sequence[str], grid: Grid) -> list[Fusion]:
 
 
 def check_grid(method: str, labels: Sequence[str], grid: Grid) -> None:
-    """Check a grid before any work. Raises UsageError if the grid does not fit the method."""
+    """Raise UsageError if the method has no weights, or a parameter or value of the grid does not fit it."""
     if method not in WITH_WEIGHTS:
-        raise UsageError(f"{method} has no weights to tune")
+        raise UsageError(f"{method} has no weights to tune; use one of {', '.join(WITH_WEIGHTS)}")
     known = (*labels, *(("constant",) if method == "reciprocal-rank" else ()))
     for name, values in grid.items():
         if name not in known:
@@ -237,10 +237,10 @@ def tune(
     mean: Callable[[str, Any, int, Run], float],
     progress: Progress,
 ) -> list[Tried]:
-    """Return all trials, best first; ties go to the earlier trial.
+    """Evaluate the fusion with each setting of `grid` and return all trials, best first; ties go to the earlier one.
 
-    fused: the queries to fuse afterwards. mean: a function that returns a run's mean of a metric over the judged
-    queries, given the relevance level.
+    fused: the queries to fuse afterwards. mean: a function of metric, judgements, relevance level and run that returns
+    the run's mean over the judged queries.
 
     Raises:
         UsageError: the method does not have a parameter of the grid.
@@ -252,7 +252,7 @@ def tune(
         raise DataError(f"tuning: {overlap} also in the runs to fuse, such as {min(shared)}; tune on other queries")
     for label, run in zip(known.labels, known.runs, strict=True):
         if not known.qrels.keys() & run.keys():
-            raise DataError(f"tuning: no query of run {label} has judgements; give a run of the queries to tune on")
+            raise DataError(f"tuning: no query of run {label} has judgements; use a run of the queries to tune on")
     lists, trials = lists_of(known.runs, list(known.qrels)), []
     with progress.task("tuning", None, "settings") as task:
         for each in variants(fusion, known.labels, grid):

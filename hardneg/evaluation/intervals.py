@@ -4,12 +4,12 @@ Queries may be related, such as questions on one disease or generated from one d
 the units drawn at random, and variances are computed from group sums; otherwise, each query is a unit.
 
 A mean over queries and seeds has the variance components of a design in which queries cross seeds. With y[a, q, s] the
-score of system a for query q in the training with seed s,
+score of system a for query q in the training run with seed s,
 
     y[a, q, s] = mu[a] + query[q] + system_query[a, q] + seed[a, s] + rest[a, q, s]
 
 Queries and seeds are random effects, systems are not. Seeds are nested in systems: seed 1 of one system is unrelated to
-seed 1 of another, unless the two share a training; then their differences seed by seed are a single such table.
+seed 1 of another, unless the two share a training run; then their differences by seed form a single such table.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ GroupIndex = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The 95 % confidence interval of a mean."""
+    """The 95% confidence interval of a mean."""
 
     low: float
     high: float
@@ -45,7 +45,7 @@ class Component:
 
 
 def group_index(query_ids: Sequence[str], groups: Mapping[str, str] | None) -> GroupIndex | None:
-    """Return the index of each query's group; None without groups.
+    """Return each query's group number, int64 [queries], in order of first occurrence; None without groups.
 
     Raises:
         UsageError: a query has no group.
@@ -60,7 +60,7 @@ def group_index(query_ids: Sequence[str], groups: Mapping[str, str] | None) -> G
 
 
 def group_sums(values: NDArray[np.float64], groups: GroupIndex | None) -> NDArray[np.float64]:
-    """Sum values [queries] by group [groups]; without groups, return the values."""
+    """Return the sums of values [queries] by group, float64 [groups]; without groups, return the values themselves."""
     return values if groups is None else np.asarray(np.bincount(groups, values), np.float64)
 
 
@@ -70,7 +70,7 @@ def unit_count(values: NDArray[np.float64], groups: GroupIndex | None) -> int:
 
 
 def mean_variance(values: NDArray[np.float64], groups: GroupIndex | None = None) -> Component:
-    """Return the variance of the mean of `values` [queries]: the sample variance over n, or a grouped variance.
+    """Return the variance of the mean of n `values` [queries]: the sample variance over n, or a grouped variance.
 
     With T the group sums of the centred values, and m the group sizes, the grouped variance is
     sum(T^2 / (1 - m / n)) / n^2, with the degrees of freedom for independent queries: G - 1 for G groups of equal size,
@@ -100,7 +100,7 @@ def group_weights(groups: GroupIndex) -> tuple[NDArray[np.float64], float]:
 
 
 def mean_interval(values: NDArray[np.float64], groups: GroupIndex | None = None) -> Interval | None:
-    """Return the 95 % interval of the mean of `values` [queries] by Student's t; None for fewer than two units."""
+    """Return the 95% interval of the mean of `values` [queries] by Student's t; None for fewer than two units."""
     component = mean_variance(values, groups)
     if not component.freedom:
         return None
@@ -167,7 +167,7 @@ class Spread:
 
     @property
     def p(self) -> float:
-        """The two-sided p value for a mean of 0 by Student's t; 1 for fewer than two queries."""
+        """The two-sided p value for a mean of 0 by Student's t; 1 for fewer than two queries or groups."""
         return _t_p(self.mean, self.variance, self.freedom) if self.query.freedom else 1.0
 
     @property
@@ -181,7 +181,7 @@ class Spread:
 
     @property
     def interval(self) -> Interval | None:
-        """The 95 % interval of the mean by Student's t; None for fewer than two queries."""
+        """The 95% interval of the mean by Student's t; None for fewer than two queries or groups."""
         if not self.query.freedom:
             return None
         t = float(distributions().t.ppf(0.975, self.freedom)) if self.variance else 0.0
@@ -233,7 +233,7 @@ def system_intervals(
     seeds: Mapping[int, Mapping[str, Mapping[str, float]]] | None,
     groups: Mapping[str, str] | None,
 ) -> dict[str, Interval | None]:
-    """Return the 95 % interval of a system's mean for each metric, over queries and, if there are several, seeds."""
+    """Return the 95% interval of a system's mean for each metric, over queries and, if there are several, seeds."""
     if not seeds:
         return {metric: interval_of(values, groups) for metric, values in scores.items()}
     intervals = {}
@@ -282,7 +282,7 @@ def query_draws(
 
 
 def seed_weights(seeds: int, system: str, options: Resampling) -> NDArray[np.float64]:
-    """Return the weights [draws, seeds] of S - 1 of S seeds drawn with replacement; ones for a single seed."""
+    """Return weights [draws, seeds] that average over S - 1 of S seeds drawn with replacement; 1 for a single seed."""
     if seeds == 1:
         return np.ones((options.samples, 1))
     random = generator(options.seed, "bootstrap of seeds", system)
@@ -290,9 +290,9 @@ def seed_weights(seeds: int, system: str, options: Resampling) -> NDArray[np.flo
 
 
 def bootstrap_test(draws: NDArray[np.float64], freedom: float) -> tuple[Interval, float]:
-    """Return the 95 % interval of a mean from its draws [n], and the two-sided p of a mean of 0.
+    """Return the 95% interval of a mean from its draws [n], and the two-sided p of a mean of 0.
 
-    The interval's ends are the quantiles q and 1 - q, where q is the normal tail beyond Student's t at 97.5 %. If c is
+    The interval's ends are the quantiles q and 1 - q, where q is the normal tail beyond Student's t at 97.5%. If c is
     the smaller of the counts of draws <= 0 and >= 0, p is twice Student's t tail at the normal quantile of (1+c)/(1+n).
     """
     stats = distributions()

@@ -32,7 +32,7 @@ MEASURES: Mapping[str, str] = {
 """The function in `ranx.metrics` for each measure, called with judgements, ranked lists, cutoff and relevance level."""
 
 Scores = dict[str, dict[str, float]]
-"""Metric name to query id to score."""
+"""Scores by metric name, then by query id."""
 _NAME = re.compile(r"answer@([1-9][0-9]{0,8})")
 
 
@@ -45,7 +45,7 @@ class Metric:
 
     @property
     def name(self) -> str:
-        """The name that parses to this metric."""
+        """The metric's name with its cutoff, if any, as `parse_metrics` reads it."""
         return f"{self.measure}@{self.cutoff}" if self.cutoff else self.measure
 
     @property
@@ -58,7 +58,7 @@ def parse_metrics(names: Sequence[str]) -> list[Metric]:
     """Return the metrics with the given names, without duplicates, in the order given.
 
     Raises:
-        UsageError: No name is given, or some are unknown; the message lists all unknown ones.
+        UsageError: `names` is empty, or has unknown or malformed names; the message covers all of them.
     """
     if not names:
         raise UsageError("no metric given; try ndcg@10")
@@ -69,7 +69,7 @@ def parse_metrics(names: Sequence[str]) -> list[Metric]:
 
 
 def is_metric(name: str) -> bool:
-    """Return whether `name` is the name of a metric."""
+    """Return whether `name` is a metric that `parse_metrics` accepts; `answer@k` is not."""
     return isinstance(_parse(name), Metric)
 
 
@@ -140,7 +140,7 @@ def _parse(name: str) -> Metric | str:
     """Parse the name of a metric; return an error in one line if it is invalid."""
     measure, at, cutoff = name.partition("@")
     if measure == "answer":
-        return f"metric '{name}': needs a cutoff and a dataset with answers, as in answer@20 in a recipe"
+        return f"metric '{name}': only for recipes whose dataset has answers, and with a cutoff, as in answer@20"
     if measure in MEASURES and not at:
         return Metric(measure)
     if measure in MEASURES and re.fullmatch(r"[1-9][0-9]{0,8}", cutoff):
@@ -233,18 +233,18 @@ def by_system(
 def run_notes(
     label: str, run: Run, query_ids: Qrels | Collection[str], metrics: Sequence[str], documents: int | None = None
 ) -> list[str]:
-    """Return a line each on judged queries without a ranking, unjudged queries, and cutoffs beyond the longest list.
+    """Return notes on judged queries missing from the run, unjudged ones, and cutoffs beyond the longest list.
 
     query_ids: the judged queries, or the judgements. documents: the size of the corpus; None if unknown.
     """
     shared, notes = sum(query_id in query_ids for query_id in run), list[str]()
     if not shared:
-        return [f"{label}: no query of the run has judgements; check that both belong together"]
+        return [f"{label}: no query of the run has judgements; check that both use the same queries"]
     judged = query_ids if isinstance(query_ids, Mapping) else {}
     if judged and all(judged[each].keys().isdisjoint(run[each].doc_ids) for each in judged.keys() & run.keys()):
         notes.append(f"{label}: no document of the run is judged; check that run and judgements use one collection")
     missing = "judged query is not in the run and scores 0", "judged queries are not in the run and score 0"
-    aside = "query has no judgement and is left out", "queries have no judgement and are left out"
+    aside = "query has no judgement and is ignored", "queries have no judgement and are ignored"
     for count, words in ((len(query_ids) - shared, missing), (len(run) - shared, aside)):
         notes += [f"{label}: {counted(count, *words)}"] if count else []
     longest = max(len(run[query_id].doc_ids) for query_id in run if query_id in query_ids)
@@ -255,7 +255,7 @@ def run_notes(
 
 
 def judgement_notes(qrels: Qrels, metrics: Sequence[str], level: int) -> Iterator[str]:
-    """Yield a line if all judgements are below the relevance level, or those of some queries are."""
+    """Yield a note if any queries have only judgements below the relevance level and thus score 0 in binary metrics."""
     binary = [name for name in metrics if name not in graded(metrics)]
     highest = [max(grades.values(), default=0) for grades in qrels.values()]
     lacking = sum(grade < level for grade in highest)
@@ -270,7 +270,7 @@ def judgement_notes(qrels: Qrels, metrics: Sequence[str], level: int) -> Iterato
 
 
 def graded(names: Sequence[str]) -> set[str]:
-    """Return the metrics that use grades and ignore the relevance level."""
+    """Return the `names` of metrics that use grades and ignore the relevance level."""
     return {name for name in names if Metric(name.partition("@")[0]).graded}
 
 

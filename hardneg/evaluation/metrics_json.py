@@ -27,7 +27,7 @@ _ENDS = ("interval", "bootstrap_interval")
 class Measured:
     """The content of a metrics file: scores by query for each system, and the paired tests.
 
-    marks: for each sign, the systems beaten by those that have it; empty for one sign per baseline. by_seed: scores by
+    marks: by sign, the systems that a system with the sign beats; empty for one sign per baseline. by_seed: scores by
     seed, for systems with several seeds; `results` has the means. over_seeds: tests over queries and seeds.
     significance_level: both corrected p values of a marked difference are below it. notes: remarks, one line each.
     equivalence_margin: the margin of equivalence tests. query_groups: the group of each query; None without groups.
@@ -45,7 +45,7 @@ class Measured:
 
 
 def to_json(measured: Measured) -> dict[str, Any]:
-    """Return the content of the file, with systems and metrics in the order given and queries sorted."""
+    """Return the content of a metrics file, with systems and metrics in the order given and queries sorted."""
     per_query = {
         system: {metric: dict(sorted(values.items())) for metric, values in scores.items()}
         for system, scores in measured.results.items()
@@ -87,7 +87,7 @@ def _test_json(test: Comparison | TwoLevel, level: float, decides: bool = True) 
 
 
 def from_json(content: Mapping[str, Any]) -> Measured:
-    """Rebuild scores and comparisons from the output of `to_json`."""
+    """Rebuild `Measured` from the output of `to_json`; optional keys that are missing get defaults."""
     by_seed = {
         system: {int(seed): _scores(scores) for seed, scores in seeds.items()}
         for system, seeds in content.get("per_seed", {}).items()
@@ -116,7 +116,7 @@ def _fields(test: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_metrics(path: Path, measured: Measured) -> None:
-    """Write the scores of each system and the tests, atomically."""
+    """Write a metrics file as indented JSON, atomically. Raises ValueError if a number is not finite."""
     text = json.dumps(to_json(measured), indent=1, ensure_ascii=False, allow_nan=False)
     replace_text(path, text + "\n")
 
@@ -127,7 +127,7 @@ def read_metrics(path: Path) -> Measured:
         return from_json(json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
         reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-        raise ArtifactError(f"{path}: not a metrics file ({reason}); run the evaluation again") from error
+        raise ArtifactError(f"{path}: not a metrics file ({reason}); re-run the evaluation") from error
 
 
 def _ends(interval: intervals.Interval | None) -> list[float] | None:

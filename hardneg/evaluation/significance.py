@@ -49,8 +49,8 @@ class Design:
 class Comparison:
     """One system against one baseline by one metric, over `n` paired queries.
 
-    difference: mean score of the system minus that of the baseline; error: its standard error; interval: its 95 % t
-    interval. t_holm, randomisation_holm, equivalence_holm: p values after Holm's correction over all comparisons by the
+    difference: mean score of the system minus the baseline's; error: its standard error; interval: its 95% t interval.
+    t_holm, randomisation_holm, equivalence_holm: p values after Holm's correction over all comparisons by the
     metric, separately for each kind of test. equivalence_p: the TOST p value for a difference of the margin or more.
     groups: the number of query groups; None without groups. bootstrap_interval, bootstrap_p: results of the bootstrap
     over groups; None without groups.
@@ -82,7 +82,7 @@ class Comparison:
 class TwoLevel:
     """One system against one baseline by one metric, over queries and seeds.
 
-    difference: mean of the system minus that of the baseline. error, query_error, seed_error: standard errors over both
+    difference: mean of the system minus the baseline's. error, query_error, seed_error: standard errors over both
     levels, over queries (from means over seeds), and over seeds (from means over queries). freedom: degrees of freedom
     of the t-test. interval, t_p: results of that t-test. bootstrap_interval, bootstrap_p: results of the bootstrap over
     both levels. t_holm, bootstrap_holm, equivalence_holm: p values after Holm's correction over all such comparisons by
@@ -193,7 +193,7 @@ def tost(difference: float, error: float, freedom: float, units: int, margin: fl
 
 
 def verdict(test: Comparison | TwoLevel, level: float) -> Verdict:
-    """Return "difference" if the tests are significant, "equivalent" if corrected TOST is, or else "undecided"."""
+    """Return "difference" if the tests are significant, "equivalent" if the corrected TOST is, or else "undecided"."""
     if test.significant(level):
         return "difference"
     return "equivalent" if test.equivalence_holm < level else "undecided"
@@ -236,14 +236,14 @@ def compare(
     """
     unknown = [name for name in baselines if name not in scores]
     if unknown:
-        raise UsageError(f"baseline {', '.join(unknown)} is not one of the systems; available: {', '.join(scores)}")
+        raise UsageError(f"baseline {', '.join(unknown)} is not among the systems; available: {', '.join(scores)}")
     first = next(iter(scores), "")
     for name, values in scores.items():
         if not values:
-            raise UsageError(f"{name} has no scored query, so it cannot be compared")
+            raise UsageError(f"{name} has no scores, so it cannot be compared; evaluate it on the same queries")
         if values.keys() != scores[first].keys():
             counts = f"{len(values)} and {len(scores[first])}"
-            raise UsageError(f"{name} and {first} were scored on different queries ({counts})")
+            raise UsageError(f"{name} and {first} were scored on different queries ({counts}); use the same for both")
     options, design, tests = options or Randomisation(), design or Design(), list[Comparison]()
     for pair in pairs_of(list(scores), list(dict.fromkeys(baselines))):
         system, baseline = scores[pair[0]], scores[pair[1]]
@@ -282,7 +282,7 @@ def compare_all(
 
 
 def pairs_of(systems: list[str], baselines: list[str]) -> list[tuple[str, str]]:
-    """Return the pairs (system, baseline), each pair of systems once."""
+    """Return the pairs (system, baseline), each pair of systems once; without baselines, (later, earlier) system."""
     if not baselines:
         return [(later, earlier) for earlier, later in combinations(systems, 2)]
     return [

@@ -32,22 +32,22 @@ class TrainingQueries:
 class BatchOrder:
     """Base class for batch orders.
 
-    An epoch contains each query once, but an order may repeat queries, for example to fill a batch. needs: names of the
-    required fields of `TrainingQueries`.
+    By default, an epoch contains each query once; an order may repeat queries to fill a batch, or sample them. needs:
+    names of the required fields of `TrainingQueries`.
     """
 
     version: ClassVar[int] = 1
     needs: ClassVar[tuple[str, ...]] = ()
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
-        """Return a grouping of the queries for batches of `size`, int64 [Q, ...]; computed by one process only."""
+        """Return each query's group or neighbours, int64 [Q, ...], for batches of `size`; called by one process."""
         return np.zeros(len(queries.query_ids), np.int64)
 
     def order(self, groups: Rows, chosen: Rows, size: int, *, epoch: int, seed: int) -> Rows:
         """Return the queries of an epoch in order, int64 [n]; every `size` consecutive queries form a batch.
 
         The result depends only on the arguments. n is the same in all epochs, and is a multiple of `size` if no batch
-        may span two epochs. groups: result of the method `groups`. chosen: int64 [C], numbers of the usable queries,
+        may span two epochs. groups: result of the method `groups`. chosen: int64 [C], positions of usable queries,
         ascending. epoch: counted from 0.
         """
         raise NotImplementedError
@@ -88,7 +88,7 @@ def k_means(name: str, vectors: NDArray[np.float32], count: int, seed: int) -> t
         UsageError: there are more clusters than vectors.
     """
     if not 1 <= count <= len(vectors):
-        raise UsageError(f"{name}: cannot form {count} clusters of {len(vectors)} queries; use 1 to {len(vectors)}")
+        raise UsageError(f"{name}: cannot form {count} clusters from {len(vectors)} queries; use 1 to {len(vectors)}")
     try:
         import faiss
     except ImportError as error:
@@ -220,7 +220,7 @@ class HardestTogether(BatchOrder):
     queries with their neighbours. The last batch is filled by repeating queries.
 
     Attributes:
-        depth: rank cut-off of the lists that are searched for positives of other queries.
+        depth: number of top documents per list that are searched for positives of other queries.
         neighbours: maximum number of neighbours of a query; the best-ranked are kept.
     """
 
@@ -267,7 +267,7 @@ class HardestTogether(BatchOrder):
 
 
 def nearest(pairs: Rows, queries: int, count: int) -> Rows:
-    """Return each query's `count` nearest neighbours by the better rank of both directions; ties by query number.
+    """Return each query's `count` nearest neighbours by the better of their ranks for each other; ties by query number.
 
     pairs: int64 [p, 3], rows of query, neighbour, and rank. Returns int64 [queries, count], best first, padded with
     -1.

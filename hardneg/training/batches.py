@@ -1,4 +1,4 @@
-"""Batches of training examples: tokenised ahead of time, encoded in passes by length, and scored for a loss."""
+"""Batches of training examples: tokenised ahead of time, encoded in parts of similar length, and scored for a loss."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
@@ -50,7 +50,7 @@ class BatchColumns:
         return len(self.contents) // self.queries
 
     def blocked(self) -> NDArray[np.bool_]:
-        """Return a mask of the known positives of each row's query, and of their duplicates, bool [B, M]."""
+        """Return a mask of each query's known positives and their duplicates among the M columns, bool [B, M]."""
         return arrays.known_to(self.contents, self.known, self.owner, self.queries)
 
     def related_queries(self) -> NDArray[np.bool_]:
@@ -60,22 +60,22 @@ class BatchColumns:
         return related
 
     def related_documents(self) -> NDArray[np.bool_]:
-        """Return a mask of pairs, bool [M, M]: the column is drawn for, or relevant to, the query of the row."""
+        """Return a mask, bool [M, M]: the documents drawn for, or relevant to, the query of each row's document."""
         owner = np.repeat(np.arange(self.queries), self.width)
         related: NDArray[np.bool_] = self.blocked()[owner] | (owner[:, None] == owner)
         return related
 
 
 def apart(scores: Tensor, related: NDArray[np.bool_]) -> Tensor:
-    """Set the scores of related pairs to -inf; scores: float [n, n], between queries or between documents."""
+    """Return scores with -inf for pairs in `related`, bool [n, n]; scores: float [n, n], of queries or of documents."""
     return scores.masked_fill(placed(related, scores.device), -torch.inf)
 
 
 def masked(scores: Tensor, columns: BatchColumns) -> ScoreBatch:
     """Return the `ScoreBatch` of a score matrix, float [B, B * (1 + n)].
 
-    Each row's own positive is valid; its other known positives are not. Teacher scores cover a row's own documents and
-    are nan elsewhere.
+    Each row's own positive is valid; other known positives of its query, and duplicates, are not. Teacher scores cover
+    a row's own documents and are nan elsewhere.
     """
     width = columns.width
     column = torch.arange(len(columns.contents), device=scores.device)
@@ -117,7 +117,7 @@ def best_segments(queries: Tensor, slots: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The features of n texts, in parts; position: int64 [n], each text's index after joining; None for one part."""
+    """The features of n texts, in parts; position: int64 [n], each text's index in joined parts; None for one part."""
 
     features: list[Features]
     position: Tensor | None
@@ -140,10 +140,10 @@ class Parts:
 
 
 def in_parts(features: Features, size: int) -> Parts:
-    """Split features into parts of `size` texts, longest first, and drop the columns of a part that are all padding.
+    """Split features into parts of up to `size` texts, longest first, without columns that are all padding in a part.
 
     features: tensors [n, longest text] with an `attention_mask`, padded on either side, or [n] with one value per text.
-    Without a mask there is no padding, and only one part.
+    Without a mask, all texts form a single part.
     """
     if "attention_mask" not in features or len(features["attention_mask"]) <= size:
         return Parts([features], None)
@@ -164,9 +164,9 @@ class Batch:
 
     queries, documents: features of this process's share, without duplicate documents.
     distinct: number of distinct documents in all shares.
-    column: int64 [M], the document of each column of the scores.
-    counts: int64, number of segments (rows of `documents`) of each document in this share; None means one each.
-    guide: guide vectors of all queries and documents, float32 [B, d] and [D, d]; empty without a guide.
+    column: int64 [M], index of the distinct document in each column of the scores.
+    counts: int64, number of segments (rows of `documents`) per document in this share; None if documents are not split.
+    guide: guide vectors of all `queries`, float32 [B, d], and distinct `documents`, [D, d]; empty without a guide.
     """
 
     query_ids: list[str]
@@ -180,7 +180,7 @@ class Batch:
 
 
 def guide_scores(guide: Features, column: Tensor, parts: Set[str]) -> dict[str, Tensor]:
-    """Compute the requested `guide` fields of a `ScoreBatch`; column: int64 [M], the document of each column."""
+    """Return the `guide` fields of a `ScoreBatch` listed in `parts`; column: int64 [M], each column's document."""
     queries = guide["queries"].to(column.device, non_blocking=True)
     chosen = guide["documents"].to(column.device, non_blocking=True)[column]
     sides = {
@@ -198,7 +198,7 @@ def make_batch(
     cut: segments.Segments | None = None,
     guide: examples.Guide | None = None,
 ) -> Batch:
-    """Tokenise this process's share of a sampled batch; `cut` splits documents into segments."""
+    """Tokenise this process's share of a batch, split documents by `cut`, and look up the batch's `guide` vectors."""
     rows, column = np.unique(draw.documents, return_inverse=True)
     contents, counts = corpus.contents(rows[own_share(len(rows))]), None
     if cut is None:
@@ -229,7 +229,7 @@ def make_batch(
 
 
 def own_share(total: int) -> slice:
-    """Return this process's share of `total` items: at least one, since every process joins the gradient reduction."""
+    """Return the slice of this process's share of `total` items: at least one, as every process reduces gradients."""
     part = world().share(total)
     return slice(part.start, max(part.stop, part.start + 1))
 

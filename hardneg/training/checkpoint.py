@@ -73,7 +73,7 @@ class Checkpoints:
             shutil.rmtree(path, ignore_errors=True)
 
     def restore(self, module: Any, optimizer: Any) -> TrainState:
-        """Give each weight its own storage, then load the newest complete checkpoint, if any.
+        """Load the newest complete checkpoint, if any, and return its state; weights first get storage of their own.
 
         Raises:
             TrainingError: the checkpoint belongs to another run.
@@ -89,7 +89,7 @@ class Checkpoints:
             return TrainState()
         content = self._read_state(self._path(steps[-1]))
         if content.pop("identity", None) != self.identity:
-            other = f"{self.folder} contains checkpoints of a run with another model, other data or other options"
+            other = f"{self.folder} contains checkpoints of a run with a different model, data or options"
             raise TrainingError(f"{other}; use another folder, or remove this one to start afresh")
         self.load_weights(module, steps[-1])
         path, state = self._path(steps[-1]) / _OPTIMIZER, dict[int, dict[str, Any]]()
@@ -111,7 +111,7 @@ class Checkpoints:
         return {}
 
     def load_weights(self, module: Any, step: int) -> None:
-        """Load the weights of `step` from its checkpoint, or from the file that `keep_weights` saved."""
+        """Load the weights of `step` from its checkpoint, or its kept weights. Raises ArtifactError if unreadable."""
         held, path = self._held(step), self._path(step) / _MODEL
         path = held if held.exists() and not path.exists() else path
         try:
@@ -120,7 +120,7 @@ class Checkpoints:
             raise _unreadable(path, error) from error
 
     def keep_weights(self, step: int) -> None:
-        """Keep the weights of a checkpoint even if it is removed later; weights kept earlier are replaced."""
+        """Keep the weights of `step` even after its checkpoint is removed; weights kept earlier are deleted."""
         held = link_file(self._path(step) / _MODEL, self._held(step))
         flush(self.folder)
         for path in self.folder.glob("weights-*.safetensors*"):
@@ -149,7 +149,7 @@ class Checkpoints:
 
 
 def save_learning(module: Any, path: Path) -> None:
-    """Write the trainable weights to a file; all other weights are in the initial model."""
+    """Write the module's state to a safetensors file, without frozen weights, which are in the initial model."""
     from safetensors.torch import save_file, save_model
 
     if fixed := _fixed(module):
@@ -191,7 +191,7 @@ def _unreadable(path: Path, error: Exception) -> ArtifactError:
 
 
 def forget_saved(folder: Path, step: int) -> None:
-    """Remove saved models that are incomplete or later than `step`, where the run resumes."""
+    """Remove intermediate models from `folder` that are incomplete or from after `step`, where the run resumes."""
     for path in folder.iterdir() if folder.exists() else ():
         number = path.name.removeprefix("step-")
         if not number.isdigit() or int(number) > step:
@@ -199,13 +199,13 @@ def forget_saved(folder: Path, step: int) -> None:
 
 
 class History:
-    """A file of JSON records, each with a `step`, written one record at a time."""
+    """A JSON Lines file of records, each with a `step`, appended one at a time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def add(self, record: Record) -> None:
-        """Remove a partial record, then append a record, whole or not at all. Raises OSError if the disk is full."""
+        """Append a record, whole or not at all, in place of a partial last one. Raises OSError if the disk is full."""
         left = (json.dumps(record) + "\n").encode()
         with self._path.open("a+b", buffering=0) as file:
             whole = file.seek(0, os.SEEK_END)
@@ -242,7 +242,7 @@ class History:
         return records
 
     def truncate(self, step: int) -> None:
-        """Remove the records after `step`."""
+        """Remove the records of all steps after `step`, and damaged lines."""
         records = [record for record in self.read() if record["step"] <= step]
         replace_text(self._path, "".join(json.dumps(record) + "\n" for record in records))
 
@@ -251,9 +251,9 @@ class History:
 class Refresh:
     """Metadata of one refresh.
 
-    number: counted from 0. step: training step of the model that mined. queries, negatives: their numbers. seconds:
-    time by operation: `encode` (corpus), `queries` (encoding), `search`, `write`, and `index` if one is built. counts:
-    numbers of excluded candidates, and of negatives that are relevant to queries of another split.
+    number: counted from 0. step: training step of the model that was used. queries, negatives: how many were mined.
+    seconds: time by operation: `encode` (corpus), `queries` (encoding), `search`, `write`, and `index` if one is built.
+    counts: dropped candidates by reason, and negatives that are relevant to queries of another split, by split.
     """
 
     number: int
@@ -290,14 +290,14 @@ class RefreshFolder:
         return self._path(number) / layout.NEGATIVES
 
     def partial(self, number: int) -> Path:
-        """Create an empty folder for a refresh that is being written."""
+        """Create and return an empty folder to write a refresh in, removing an unfinished one."""
         path = self._path(number).with_suffix(".partial")
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
         return path
 
     def publish(self, refresh: Refresh, oldest: int | None = None) -> None:
-        """Rename the folder of `partial`; then remove the refreshes before `oldest`, or all but the newest two.
+        """Publish the refresh in its partial folder, then remove refreshes before `oldest`, or all but the newest two.
 
         A published refresh is complete: its manifest lists the file sizes and is on disk before the rename.
         """
@@ -319,7 +319,7 @@ class RefreshFolder:
         return sorted(int(path.name) for path in self.folder.glob("*") if path.name.isdigit())
 
     def newest(self, step: int | None = None, report: Callable[[str], None] = lambda line: None) -> Refresh | None:
-        """Return the newest complete refresh from a model at or before `step`, or None.
+        """Return the newest complete refresh, or None; with `step`, only refreshes by models up to that step count.
 
         Damaged refreshes are removed and reported.
         """
@@ -336,7 +336,7 @@ class RefreshFolder:
         return None
 
     def forget_after(self, step: int, report: Callable[[str], None] = lambda line: None) -> None:
-        """Remove refreshes and vectors of models later than `step`, where training resumes."""
+        """Remove refreshes and vectors from models after `step`, where training resumes."""
         while (newest_one := self.newest(report=report)) and newest_one.step > step:
             self.remove(newest_one.number)
         for path in self.folder.glob("vectors-*"):
@@ -344,7 +344,7 @@ class RefreshFolder:
                 shutil.rmtree(path, ignore_errors=True)
 
     def remove(self, number: int) -> None:
-        """Remove a refresh, renaming its folder first."""
+        """Remove a refresh; its folder is renamed first, so that no partly removed refresh is read."""
         doomed = self._path(number).with_suffix(".partial")
         shutil.rmtree(doomed, ignore_errors=True)
         with suppress(OSError):  # another process may have removed it
@@ -356,7 +356,7 @@ class RefreshFolder:
         return self.folder / f"vectors-{step:09d}"
 
     def tidy(self, step: int | None = None) -> None:
-        """Remove the vectors of all steps except `step`, and the partial files of dead processes."""
+        """Remove the corpus vectors of all steps but `step`, and partial refreshes, left by dead processes."""
         current = None if step is None else self.vectors(step)
         for path in [*self.folder.glob("vectors-*"), *self.folder.glob("*.partial")]:
             if path != current:
@@ -364,7 +364,7 @@ class RefreshFolder:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Lock the folder against other miners; the operating system releases the lock of a dead process."""
+        """Lock the folder during the block, so that only one process mines; the lock of a dead process is released."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

@@ -92,7 +92,7 @@ class Guide:
     name: str = ""
 
     def of(self, queries: Rows, rows: Rows) -> tuple[Scores, Scores]:
-        """Return a batch's vectors, float32 [B, d] and [D, d]; queries: int64 [B]; rows: int64 [D], rows of the corpus.
+        """Return the vectors of training `queries`, int64 [B], and corpus `rows`, int64 [D]: float32 [B, d] and [D, d].
 
         Raises:
             UsageError: the index does not have one vector per document of the queries' dimension.
@@ -107,7 +107,7 @@ class Guide:
 
 @dataclass(frozen=True, eq=False)
 class QueryOrder:
-    """A batch order, applied to the groups of the training queries, int64 [Q, ...], and the batch size."""
+    """A batch order with its inputs: the groups of the training queries, int64 [Q, ...], and the batch size."""
 
     plugin: BatchOrder
     groups: Rows
@@ -130,24 +130,24 @@ class NegativeLists(Protocol):
 
     @property
     def query_ids(self) -> list[str]:
-        """The query of each row."""
+        """The query id of each row."""
 
     @property
     def counts(self) -> Rows:
         """The number of negatives of each row, int64."""
 
     def pick(self, row: int, positions: Rows) -> list[str]:
-        """Return the negatives of a row at the given positions."""
+        """Return the document ids of a row's negatives at the given positions, int64 [n]."""
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
     """Training queries with their positives and negatives.
 
-    query_ids, texts: the training queries. positives: known relevant documents by query id; one is drawn per example,
-    and neither positives nor their duplicates serve as negatives. negatives: mined negatives, if any. segments: windows
-    that documents are split into, scored by the best window; None truncates documents. teacher: teacher scores of the
-    documents, if any. order: batch order; None shuffles the queries.
+    query_ids, texts: the training queries. positives: known relevant documents by query id; one is used per example,
+    and neither positives nor their duplicates serve as negatives. negatives: mined negatives, if any. segments: how to
+    split documents into windows, the best of which is scored; None truncates documents. teacher, guide: teacher scores
+    and guide vectors, if any. order: batch order; None shuffles the queries.
     """
 
     corpus: Corpus
@@ -166,7 +166,7 @@ class TrainingData:
         return replace(self, query_ids=query_ids, texts=texts)
 
     def examples(self, options: LearningOptions) -> "Examples":
-        """Return an endless sequence of examples of these queries."""
+        """Return an endless sequence of examples, drawn from these queries as `options` specify."""
         return Examples(self, options.negatives_per_query, options.seed, options)
 
 
@@ -223,8 +223,8 @@ class Examples:
     Each query's positive and n negatives are redrawn in every epoch, according to the options `drawing`. Negatives are
     drawn without replacement, unless there are fewer than n.
 
-    skipped: numbers of skipped queries and positives, by reason. queries: int64, positions of the usable queries in the
-    training data.
+    skipped: numbers of skipped queries and positives, by reason. queries: int64 [C], positions of the usable queries in
+    the training data.
     """
 
     def __init__(
@@ -257,7 +257,7 @@ class Examples:
         self.queries = np.flatnonzero(has_positives & has_negatives)
         if not len(self.queries):
             reasons = ", ".join(f"{count} {reason}" for reason, count in self.skipped.items())
-            raise TrainingError(f"no query can be used for training ({reasons or 'there are none'})")
+            raise TrainingError(f"no query can be used for training ({reasons or 'there are no queries'})")
         self._iterated = drawing.iterate_negatives and negatives_per_query > 0
         turns = self._counts[self.queries] // max(1, negatives_per_query)
         self._turns = np.maximum(turns, 1) if self._iterated else np.ones_like(turns)
@@ -267,7 +267,7 @@ class Examples:
         return self._length
 
     def digest(self) -> str:
-        """Return a digest of the queries, their positives, and their numbers of negatives."""
+        """Return a digest of queries, positives, numbers of negatives, segments, teacher, batch order and guide."""
         ids = [self._data.query_ids[query] for query in self.queries.tolist()]
         named: list[object] = [ids, self._positives.tolist(), self._counts.tolist(), len(self._data.corpus)]
         segments, sources = self._data.segments, (self._data.teacher, self._data.order, self._data.guide)
@@ -280,7 +280,7 @@ class Examples:
         batch = self.of(queries)
         draws = list(map(self._draw, queries.tolist(), epochs.tolist(), turns.tolist()))
         drawn_ids = [doc_id for _, doc_ids in draws for doc_id in doc_ids]
-        negatives = self._data.corpus.known_rows(drawn_ids, "negative", "mine again from this corpus")
+        negatives = self._data.corpus.known_rows(drawn_ids, "negative", "mine negatives from this corpus")
         positives = np.array([positive for positive, _ in draws], np.int64)
         documents = np.column_stack([positives, negatives.reshape(count, self._width)])
         teacher = None if self._data.teacher is None else self._data.teacher.scores(queries, documents)
@@ -288,7 +288,7 @@ class Examples:
         return SampledBatch(batch.query_ids, batch.texts, documents, known, owner, teacher, queries)
 
     def ask(self, start: int, count: int) -> QueryRows:
-        """Return the queries at positions `start` to `start + count` of the sequence."""
+        """Return `count` queries from position `start` of the sequence on, with their known positives."""
         return self.of(self._at(start, count)[1])
 
     def of(self, queries: Rows) -> QueryRows:
@@ -341,7 +341,7 @@ class Examples:
 
 
 def times_before(queries: Rows) -> Rows:
-    """Count the earlier occurrences of each query; queries and result: int64 [n]."""
+    """Return how often each element of `queries` occurs before its position; queries and result: int64 [n]."""
     order = queries.argsort(stable=True)
     number = np.empty_like(queries)
     number[order] = np.arange(len(queries)) - np.searchsorted(queries[order], queries[order])
@@ -370,7 +370,7 @@ def margin_bins(scores: Scores) -> Rows:
 def by_margin(scores: Scores, width: int, source: np.random.Generator) -> Rows:
     """Draw positions of negatives, int64 [width]: first a random non-empty margin bin, then a random position in it.
 
-    Positions are drawn without replacement if the teacher scored enough negatives, and uniformly if it scored none.
+    No scored negative is drawn twice before all are drawn once. If none has a score, positions are drawn uniformly.
     scores: float32 [n], teacher scores of the negatives, nan if missing.
     """
     bins, positions = margin_bins(scores), np.empty(width, np.int64)

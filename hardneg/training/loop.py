@@ -35,7 +35,7 @@ class TrainingResult:
     history: records with `step`, counted from 1, and either `loss`, `learning_rate`, `gradient_norm` and
     `gradient_norms` (by group of layers), or `dev`, the metrics measured after the step. steps: number of steps taken.
     best, best_step: the best dev metric, if measured, and its step. skipped: numbers of skipped queries and positives,
-    by reason. earlier: seconds that interrupted runs had spent before the checkpoint that this run resumed from.
+    by reason. earlier: seconds spent by interrupted runs up to the checkpoint that this run resumed from.
     """
 
     history: list[Record]
@@ -62,20 +62,20 @@ def learn(
     progress: Progress,
     validate: Validate | None = None,
 ) -> TrainingResult:
-    """Train in place; the encoder ends up with the best weights if there are dev metrics, else with the last ones.
+    """Train in place; the encoder ends up with the last weights, or the best on dev given `validate` and `keep_best`.
 
     A call with the same arguments resumes from `history.jsonl` and `checkpoints/` in `folder`; on a CPU, the resulting
     weights equal those of an uninterrupted run bit for bit. `kept/` has intermediate models. In a distributed run, each
-    process calls this with the same arguments and they share each batch; the first validates, reports and writes.
+    process calls this with the same arguments for a share of each batch; the first validates, reports and writes.
 
     Raises:
-        UsageError: the options are invalid.
+        UsageError: the options are invalid, or `validate` does not return the option `metric`.
         TrainingError: there is nothing to train on, a loss is not finite, or the checkpoints belong to another run.
     """
     check_options(options)
     if options.batch_size > 100 * len(method):
-        few = f"{options.batch_size:,} would repeat each of {counted(len(method), 'query')} over 100 times"
-        raise UsageError(f"training options: batch_size {few}; use a smaller one")
+        few = f"{options.batch_size:,} would repeat each of {counted(len(method), 'query')} over 100 times per batch"
+        raise UsageError(f"training options: batch_size {few}; lower batch_size")
     folder.mkdir(parents=True, exist_ok=True)
     progress = progress if world().rank == 0 else Silent()
     named = [type(loss).__qualname__, type(loss).version, options_in_key(loss) if is_dataclass(loss) else repr(loss)]
@@ -224,7 +224,7 @@ def _learning(encoder: Any, options: LearningOptions) -> Iterator[None]:
 
 @contextmanager
 def gradient_checkpointing(module: nn.Module) -> Iterator[None]:
-    """Make each layer of a module's transformers recompute its activations in the backward pass of training.
+    """During the block, make each transformer layer of a module recompute its activations in the backward pass.
 
     Source: Chen et al., Training Deep Nets with Sublinear Memory Cost (2016).
 
@@ -241,7 +241,7 @@ def gradient_checkpointing(module: nn.Module) -> Iterator[None]:
     stacked: Any = [module.get_submodule(path.removesuffix(".")) for path, _ in steps.stacks(module)]
     layers = [layer for stack in stacked for layer in stack]
     if not layers:
-        raise UsageError("gradient_checkpointing: the model has no transformer layers; turn it off")
+        raise UsageError("gradient_checkpointing: the model has no transformer layers; remove this option")
     for layer in layers:
         layer.forward = partial(checkpointed, layer, layer.forward)
     try:
@@ -252,7 +252,7 @@ def gradient_checkpointing(module: nn.Module) -> Iterator[None]:
 
 
 def accelerated(device: torch.device) -> Any:
-    """Return an `Accelerator` for all processes. Raises UsageError if the launcher's settings would affect training."""
+    """Join all processes and return an `Accelerator`. Raises UsageError if the launcher's settings would interfere."""
     from accelerate import Accelerator
 
     check_settings()
@@ -264,7 +264,7 @@ def accelerated(device: torch.device) -> Any:
 
 
 def distributed(module: nn.Module) -> nn.Module:
-    """Wrap the module to average gradients over all processes, on the device of its weights.
+    """Return the module, wrapped to average gradients over all processes if there are several, on its weights' device.
 
     accelerate itself would use the GPU with the number of the process's rank. The wrapper accepts weights that the
     forward pass does not use, such as a pooler's.

@@ -16,7 +16,7 @@ from hardneg.store import FREE, LATER, legacy_key_names, options_in_key
 def option(
     default: Any, meaning: str, *, least: float | None = None, above: float | None = None, key: Any = None
 ) -> Any:
-    """Declare a field of an options dataclass, with bounds; key: `FREE` or `LATER` if not always part of keys."""
+    """Declare an options field; the bound `above` is exclusive; key: `FREE` or `LATER` if not always part of keys."""
     bounds = {"least": least, "above": above}
     return field(default=default, metadata={"help": meaning, **bounds, **(key or {})})
 
@@ -28,7 +28,7 @@ def with_default(owner: type[Any], name: str, default: Any) -> Any:
 
 
 def collect(options: object, hook: str, *arguments: object) -> Iterator[Any]:
-    """Yield the results of a hook for the options' class and each base class that defines it."""
+    """Yield from the generator method `hook` of the options' class and of each base class that defines its own."""
     for group in type(options).__mro__:
         if hook in vars(group):
             yield from vars(group)[hook](options, *arguments)
@@ -57,7 +57,7 @@ class LearningOptions(CheckedOptions):
     """Options shared by all training runs; a step is one update of the weights."""
 
     # data and steps
-    batch_size: int = option(32, "Queries per batch, each scored against the documents of all of them.", least=1)
+    batch_size: int = option(32, "Queries per batch; each is scored against all documents of the batch.", least=1)
     accumulate: int = option(1, "Batches per step (gradient accumulation).", least=1)
     epochs: float | None = option(
         1.0, "Passes over the queries; may be fractional. Ignored if `max_steps` is set.", above=0
@@ -80,40 +80,40 @@ class LearningOptions(CheckedOptions):
     )
     iterate_negatives: bool = option(
         False,
-        "Use a query's negatives in order instead of drawing them; each query occurs once per epoch for every "
-        "`negatives_per_query` of its negatives, as in the code of ANCE.",
+        "Use a query's negatives in order instead of drawing them, `negatives_per_query` at a time, so that queries "
+        "with more negatives occur several times per epoch, as in the code of ANCE.",
         key=LATER,
     )
     negatives_drawn: Literal["uniformly", "margin_bins"] = option(
         "uniformly",
-        "How negatives are drawn: `uniformly`, or by `margin_bins` as in TAS-B, which first draws one of ten equally "
-        "wide bins of the teacher's margins, then a negative in it.",
+        "How negatives are drawn: `uniformly`, or by `margin_bins`, as in TAS-B: first one of ten equally wide bins of "
+        "the teacher's margins is drawn, then a negative from the bin.",
         key=LATER,
     )
     # optimizer and schedule
     optimizer: Literal["adamw", "lamb"] = option("adamw", "Optimizer: `adamw` or `lamb`.")
     learning_rate: float = option(2e-5, "Peak learning rate; the default depends on the kind of model.", above=0)
-    epsilon: float = option(1e-8, "Term added to the denominator for numerical stability.", above=0, key=LATER)
-    weight_decay: float = option(0.01, "Weight decay; not for biases and LayerNorm weights.", least=0)
+    epsilon: float = option(1e-8, "Term in the optimizer's denominator for numerical stability.", above=0, key=LATER)
+    weight_decay: float = option(0.01, "Weight decay of all weights except biases and LayerNorm weights.", least=0)
     warmup_steps: int | None = option(
         None,
-        "Warm-up steps: step s, from 0, uses (s + 1) / (warmup_steps + 1) of the peak rate. Overrides `warmup_ratio`.",
+        "Warm-up steps; step s, from 0, uses (s + 1) / (warmup_steps + 1) of the peak. Overrides `warmup_ratio`.",
         least=0,
     )
     warmup_ratio: float = option(0.1, "Warm-up as a fraction of all steps.")
     warmup_from_zero: bool = option(
-        False, "Use s / warmup_steps of the peak rate at step s, as in transformers.", key=LATER
+        False, "Use s / warmup_steps of `learning_rate` at step s, as in transformers.", key=LATER
     )
     decay: Literal["linear", "cosine", "constant"] = option(
         "linear", "Schedule after the warm-up: `linear` or `cosine` decay to 0, or `constant`."
     )
     decay_from_start: bool = option(
         False,
-        "Count the decay from the first step, as in RocketQA's code; the rate then drops abruptly after the warm-up.",
+        "Count the decay from the first step, as in RocketQA's code; the learning rate drops abruptly after warm-up.",
         key=LATER,
     )
     clip_norm: float | None = option(
-        1.0, "Norm to which the gradient of all weights is clipped; 0 or none disables clipping.", least=0
+        1.0, "Maximum norm of the gradient of all weights; 0 or none disables clipping.", least=0
     )
     # precision and speed
     precision: Literal["auto", "fp32", "bf16"] = option(
@@ -122,10 +122,10 @@ class LearningOptions(CheckedOptions):
         "keeps its choice.",
     )
     tf32: bool = option(False, "Use TF32 for float32 matrix products; needs a CUDA GPU.", key=LATER)
-    gradient_checkpointing: bool = option(False, "Recompute activations to save memory.", key=FREE)
+    gradient_checkpointing: bool = option(False, "Recompute activations in the backward pass to save memory.", key=FREE)
     # checkpoints
     checkpoint_every: int | None = option(
-        1000, "Steps between checkpoints; none means only at evaluations and at the end.", least=1, key=FREE
+        1000, "Steps between checkpoints; also saved every 5 minutes, at evaluations and at the end.", least=1, key=FREE
     )
     # validation
     evaluate_every: int | None = option(
@@ -136,14 +136,14 @@ class LearningOptions(CheckedOptions):
     keep_best: bool = option(True, "Keep the best weights by `metric` instead of the last ones.")
 
     def total_steps(self, queries: int) -> int:
-        """Return the number of steps for a number of queries; a partial last step is filled from another pass."""
+        """Return the number of steps to train on `queries` queries; a partial last step is filled from another pass."""
         if self.max_steps is not None:
             return self.max_steps
         examples = round((self.epochs or 0) * queries)
         return max(1, -(-examples // (self.batch_size * self.accumulate)))
 
     def last_step(self, queries: int) -> int:
-        """Return the last step of the run for a number of queries."""
+        """Return the step at which training on `queries` queries ends: `total_steps`, or `stop_at` if it is lower."""
         return min(self.total_steps(queries), self.stop_at or sys.maxsize)
 
     def identity(self) -> dict[str, Any]:
@@ -154,9 +154,9 @@ class LearningOptions(CheckedOptions):
         if not 0 <= self.warmup_ratio <= 1:
             yield f"warmup_ratio must be between 0 and 1, not {self.warmup_ratio}"
         if self.decay_from_start and self.decay == "constant":
-            yield "decay_from_start needs decay linear or cosine; drop decay_from_start"
+            yield "decay_from_start has no effect with decay constant; remove it"
         if self.negatives_drawn != "uniformly" and (self.iterate_negatives or not self.negatives_per_query):
-            yield "negatives_drawn has no effect with iterate_negatives or negatives_per_query 0; drop it"
+            yield "negatives_drawn has no effect with iterate_negatives or negatives_per_query 0; remove it"
         if self.epochs is None and self.max_steps is None:
             yield "set epochs or max_steps"
         if self.stop_at is not None and self.max_steps is not None and self.stop_at > self.max_steps:
@@ -171,7 +171,7 @@ class TrainOptions(LearningOptions):
     """Options of training with in-batch negatives."""
 
     chunk: int | None = option(
-        None, "Queries encoded at a time with gradient caching, which saves memory.", least=1, key=LATER
+        None, "Queries to encode at a time, with gradient caching to save memory.", least=1, key=LATER
     )
     false_negative_mask: bool = option(
         True,
@@ -189,9 +189,9 @@ GUIDES = ("guide", *(f"guide_{part}" for part in WITH_EACH_OTHER))
 
 @dataclass(frozen=True)
 class GuidedMask(CheckedOptions):
-    """Options of the mask by guide scores; kind: absolute margin, or margin relative to the positive's score."""
+    """Options of masking by guide scores; kind: whether the margin is absolute or a share of the positive's score."""
 
-    margin: float = option(0.0, "Minimum margin of the positive's score over a negative's.", least=0)
+    margin: float = option(0.0, "Mask negatives with a guide score above the positive's minus this margin.", least=0)
     kind: Literal["absolute", "relative"] = "absolute"
 
 
@@ -228,8 +228,8 @@ class RefreshOptions(CheckedOptions):
 
     policy: Literal["every", "synchronous"] = option(
         "every",
-        "`every` mines in another process, from the newest checkpoint at each multiple of `every` steps; `synchronous` "
-        "mines with the current model while training waits, and is bit-for-bit reproducible on a CPU.",
+        "`every` mines in another process, with the newest checkpoint, at each multiple of `every` steps; "
+        "`synchronous` mines with the current model while training waits, and is bit-for-bit reproducible on a CPU.",
     )
     every: int | None = option(None, "Steps between refreshes, each preceded by a checkpoint.", least=1)
     depth: int = option(TOP_DEPTH, "Number of top hits per query to choose negatives from.", least=1)
@@ -240,7 +240,7 @@ class RefreshOptions(CheckedOptions):
         "as the published code does with `ann_measure_topk_mrr`.",
     )
     query_chunks: int = option(
-        1, "Parts to split the queries into; refresh n mines part n modulo this. The published code uses 5.", least=1
+        1, "Number of query parts; refresh n mines part n modulo this number. The published code uses 5.", least=1
     )
     excluded: Literal["known", "last"] = option(
         "known",
@@ -262,7 +262,7 @@ class RefreshOptions(CheckedOptions):
     def mistakes(self) -> Iterator[str]:
         """Yield a message if the interval is missing, or if there are more negatives than hits."""
         if self.every is None:
-            yield f"policy {self.policy} needs a number of steps; set every"
+            yield f"policy {self.policy!r} needs an interval in steps; set `every`"
         if self.negatives > self.depth:
             yield f"negatives must be at most {self.depth} (depth), not {self.negatives}"
 

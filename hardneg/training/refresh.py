@@ -56,7 +56,7 @@ class FirstNegatives:
     count: int
 
     def mine(self, candidates: Iterable[types.Candidates], *, seed: int) -> Iterator[types.Negatives]:
-        """Yield the negatives of each query."""
+        """Yield the first `count` negatives of each query, in the order of the candidates."""
         for query, mined in paired(candidates, partial(self.miner.mine, seed=seed)):
             first, scores = mined.negatives[: self.count], mined.scores[: self.count]
             yield types.Negatives(query.query_id, query.positives, list(first), scores, mined.dropped)
@@ -95,7 +95,7 @@ class Mining:
         return choosing.Choosing(data.corpus, data.positives, miner, self.filters, seed)
 
     def searcher(self, folder: Path, device: str) -> Searcher:
-        """Return a searcher of the encoded corpus that ranks documents, using the index that `backend` builds."""
+        """Return a searcher for the documents encoded in `folder`, with an index that `backend` builds, else exact."""
         exact, built = ExactOptions(device=device), folder / "searched"
         if self.backend is None:
             searcher: Searcher = open_store(folder, exact)
@@ -117,7 +117,7 @@ def chunk(count: int, number: int, chunks: int) -> range:
 def known_to_be_relevant(
     positives: Mapping[str, Sequence[str]], refresh: RefreshOptions
 ) -> Mapping[str, Sequence[str]]:
-    """Return the positives that training and mining use, according to the option `excluded`."""
+    """Return the positives by query id that training and mining use: all of them, or the last (option `excluded`)."""
     if refresh.excluded == "last":
         return {query_id: doc_ids[-1:] for query_id, doc_ids in positives.items()}
     return positives
@@ -132,11 +132,11 @@ def mine_refresh(
     model that a killed process left behind are reused. In a distributed run, each process calls this with the same
     arguments and encodes a part of the corpus; the first process does the rest, and the others return None.
 
-    encoders: copies of the model on each device; each encodes a part of the corpus, and the first encodes the queries.
+    encoders: a copy of the model per device; each encodes a part of the corpus, and the first encodes the queries.
 
     Raises:
         OSError: the disk is full or cannot be written; the partial refresh is removed.
-        TrainingError: there is nothing to train on; no refresh is published.
+        TrainingError: no query of this refresh has a positive, or none has a negative; nothing is published.
     """
     if not mining.trainable(number):
         total = len(mining.data.query_ids)
@@ -172,7 +172,7 @@ def _published(
     refresh = Refresh(planned.number, planned.step, facts["queries"], facts["negatives"], seconds, counts)
     if not refresh.negatives:
         refreshes.tidy(planned.step)  # keeps the vectors for the next attempt
-        top = f"the top {mining.options.depth} of all {refresh.queries} queries are relevant or filtered out"
+        top = f"the top {mining.options.depth} documents of all {refresh.queries} queries are relevant or filtered out"
         raise errors.TrainingError(f"refresh {refresh.number}: no negatives, as {top}; raise depth or filter less")
     refreshes.publish(refresh)
     shutil.rmtree(vectors)
@@ -292,7 +292,7 @@ def serve(settings: Settings, wait: Callable[[float | None], None], report: Call
 
 
 def main(path: str) -> None:
-    """Run the inferencer with the settings from a file."""
+    """Run the inferencer with the settings in file `path` until the trainer exits or mining fails."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # left to the trainer
     settings, to_trainer = Settings.read(Path(path)), partial(print, flush=True)
     torch.set_num_threads(settings.threads)

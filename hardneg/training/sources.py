@@ -34,7 +34,7 @@ class JoinedCorpora:
         return np.concatenate([corpus.content_hash for corpus in self.corpora])
 
     def contents(self, rows: Rows) -> list[str]:
-        """Return the title, a space and the text of each document in `rows`, int64 [n], in any order."""
+        """Return the title, a space and the text of each document, in the order of `rows`, int64 [n]."""
         texts, number = np.empty(len(rows), object), np.searchsorted(self.starts, rows, "right") - 1
         for at in np.unique(number).tolist():
             chosen = np.flatnonzero(number == at)
@@ -66,7 +66,7 @@ class Mixture:
 
 
 class MixedExamples:
-    """An endless sequence of examples from several sources; each keeps the order of training on that source alone.
+    """An endless sequence of examples from several sources, each source in the same order as in training on it alone.
 
     An epoch has as many examples as all sources together. Consecutive batches may come from one source, and a source
     may start its next epoch while another is in its first. skipped: numbers of skipped queries and positives, by reason
@@ -154,7 +154,7 @@ class SourceOrder:
         self._last = lru_cache(2)(self._numbered)
 
     def at(self, start: int, count: int) -> tuple[Rows, Rows]:
-        """Return the source of `count` draws from `start` on, and the number of its earlier draws; int64 [count]."""
+        """Return, for `count` draws from `start` on, the source and the number of its earlier draws; int64 [count]."""
         first, skipped = divmod(start, _BLOCK)
         parts = map(self._last, range(first, -(-(start + count) // _BLOCK)))
         sources, numbers = map(np.concatenate, zip(*parts, strict=True))
@@ -200,7 +200,7 @@ class JoinedLists:
 
 
 def mixed(data: TrainingData, more: TrainingData) -> TrainingData:
-    """Merge two sets of queries over the same corpus; they are shuffled together.
+    """Merge the queries, positives and negatives of two training sets over the same corpus; the rest is from `data`.
 
     Source: Qu et al., RocketQA (NAACL 2021), step 4: labelled and augmented data are mixed without weights.
 

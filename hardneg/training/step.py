@@ -57,7 +57,7 @@ class ExampleTraining:
         """Prepare to start or resume at a step, with the weights of that step."""
 
     def batches(self, starts: range, size: int) -> Iterator[Any]:
-        """Yield a batch of `size` queries per start position, tokenised one batch ahead; each has `query_ids`."""
+        """Yield a batch of `size` queries for each start position, tokenised one batch ahead; it has `query_ids`."""
         return batches.ahead(lambda start: self.make(self.examples.draw(start, size)), starts)
 
     def make(self, drawn: SampledBatch) -> Any:
@@ -136,7 +136,7 @@ def records(steps: Sequence[TakenStep]) -> Iterator[checkpoint.Record]:
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """The state of training; half: whether the transformer uses bfloat16; groups: weights to log gradient norms of."""
+    """What each training step needs; half: whether to use bfloat16 in the transformer; groups: see `layer_groups`."""
 
     accelerator: Any
     method: ExampleTraining
@@ -218,7 +218,7 @@ class Lamb(torch.optim.Optimizer):
 
 
 def make_optimizer(module: nn.Module, options: LearningOptions) -> torch.optim.Optimizer:
-    """Create the optimizer of all trainable weights; biases and LayerNorm weights have no weight decay.
+    """Create the optimizer for all trainable weights; biases and LayerNorm weights have no weight decay.
 
     A weight with an attribute `factor` has no decay either, and its learning rate is multiplied by `factor`.
     """
@@ -244,7 +244,7 @@ def make_optimizer(module: nn.Module, options: LearningOptions) -> torch.optim.O
 
 
 def schedule_factor(step: int, total: int, options: LearningOptions) -> float:
-    """Return the learning-rate factor at a step, from 0: it rises to 1 in the warm-up, then falls to 0 at `total`."""
+    """Return the learning-rate factor at a step, from 0: it rises to 1 in the warm-up, then follows `decay`."""
     steps = options.warmup_steps
     warmup = math.ceil(options.warmup_ratio * total) if steps is None else steps
     if step < warmup:
@@ -293,7 +293,7 @@ def gradient_norms(groups: Groups) -> dict[str, Tensor | float]:
 
 
 def stacks(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Yield the path, ending in a dot, and the length of each outermost list of same-class layers."""
+    """Yield the path, ending in a dot, and the length of each outermost list of two or more same-class layers."""
     for name, child in module.named_children():
         path = f"{prefix}{name}."
         if isinstance(child, nn.ModuleList) and len(child) > 1 and len({type(layer) for layer in child}) == 1:

@@ -41,7 +41,7 @@ class ValidationData:
 class Pool:
     """A subset of the corpus, and the Q dev queries that have a relevant document.
 
-    rows: int64 [N], ascending rows of the corpus. texts: query texts. gains: int64 [J], positive, ascending by query.
+    rows: int64 [N], ascending rows of the corpus. texts: query texts. gains: int64 [J], positive, in query order.
     query: int64 [J], the query of each gain. position: int64 [J], index into `rows`, or -1 for a document that is not
     in the corpus and therefore counts as not retrieved.
     """
@@ -83,7 +83,7 @@ def pool_validation(encoder: Encoder, data: ValidationData, depth: int) -> Calla
 
 
 def make_pool(data: ValidationData, depth: int) -> Pool:
-    """Build the pool of `pool_validation`."""
+    """Build the pool for `pool_validation`. Raises TrainingError if no relevant document is in the corpus."""
     judged = [
         (number, doc_id, relevance)
         for number, query_id in enumerate(data.query_ids)
@@ -104,7 +104,7 @@ def make_pool(data: ValidationData, depth: int) -> Pool:
 
 
 def pool_metrics(queries: Encoded, documents: Encoded, pool: Pool, first: Rows | None = None) -> dict[str, float]:
-    """Compute mean metrics of Q queries over N documents; ties are broken by ascending row.
+    """Return the mean `mrr@10`, `ndcg@10` and `recall@100` of a pool's Q queries over its N documents; ties by row.
 
     first: int64 [N], index of each document's first vector if documents have several vectors; the best one counts.
     """
@@ -157,9 +157,9 @@ def rerank_validation(
 
 @dataclass(frozen=True)
 class StalenessWatch:
-    """A measurement, every `every` steps, of how stale the negatives of some training queries have become.
+    """A callable that measures, every `every` steps, how stale the negatives of the training queries in `batch` are.
 
-    batch: the queries. lists: function that returns the negatives of Q encoded queries, int64 [Q, n], padded with -1;
+    batch: Q queries. lists: function that returns their negatives, given their vectors: int64 [Q, n], padded with -1;
     positives are skipped. documents: size of the index. depth: number of top documents to compare the negatives with.
     Ranks in the whole corpus are measured only if there is one vector per document.
 
@@ -175,7 +175,7 @@ class StalenessWatch:
     depth: int
 
     def __call__(self, step: int) -> checkpoint.Record:
-        """Return `drift` with the negatives' mean overlap and best rank, and `mrr@10`; empty between measurements."""
+        """Return `drift`: `mrr@10` and, if possible, `overlap`, `best_rank` and its median; empty if none is due."""
         if step % self.every:
             return {}
         queries = self.encoder.encode(self.batch.texts, "query")

@@ -77,7 +77,7 @@ def test_answers_come_from_a_dataset(tmp_path: Path) -> None:
         ("--metrics answer@5", "answer@5 needs a dataset with answers; give --dataset and --split"),
         ("--metrics mrr@10", "no judgements; give --qrels, or --dataset"),
         ("--metrics answer@5 --dataset beir:data", "split test has no answers; use a dataset"),
-        ("--metrics answer", "needs a cutoff and a dataset with answers"),
+        ("--metrics answer", "only for recipes whose dataset has answers"),
     ],
 )
 def test_what_answers_need(files: Path, words: str, message: str, session: Path) -> None:
@@ -124,7 +124,7 @@ def test_means_tests_and_what_was_left_out(report):
     assert "| first.trec | 0.5000 " in markdown and "| second.trec | **1.0000** " in markdown
     assert "| mrr@10 | second.trec | first.trec | undecided | +0.5000 " in markdown
     assert "| evaluated on | 3 queries of qrels.txt |" in markdown
-    for note in ("1 judged query is not in the run and scores 0", "1 query has no judgement and is left out"):
+    for note in ("1 judged query is not in the run and scores 0", "1 query has no judgement and is ignored"):
         assert f"first.trec: {note}" in markdown and note in html
 
 

@@ -261,8 +261,8 @@ JUDGED = {"q1": {"a": 2, "b": 1}, "q2": {"a": 1}, "q3": {"c": 0}}
         ({"q1": "ab", "q2": "ab", "q3": "ab"}, 2, []),
         ({"q1": "ab", "q2": "abc", "q3": "a"}, None, []),
         ({"q1": "abc"}, None, ["r: 2 judged queries are not in the run and score 0"]),
-        ({"q1": "abc", "q2": "a", "q3": "a", "q9": "abcd"}, None, ["r: 1 query has no judgement and is left out"]),
-        ({"q9": "abcd"}, None, ["r: no query of the run has judgements; check that both belong together"]),
+        ({"q1": "abc", "q2": "a", "q3": "a", "q9": "abcd"}, None, ["r: 1 query has no judgement and is ignored"]),
+        ({"q9": "abcd"}, None, ["r: no query of the run has judgements; check that both use the same queries"]),
         ({"q1": "xyz", "q2": "xyz", "q3": "xyz"}, None, [f"r: no document of the run is judged; {CHECK}"]),
     ],
 )
@@ -323,5 +323,5 @@ def test_a_run_that_has_none_of_the_questions(answers: PassageAnswers) -> None:
 
 def test_names_of_answers() -> None:
     assert answer_cutoffs(["answer@20", "mrr@10", "answer", "answer@0", "answer@5"]) == {"answer@20": 20, "answer@5": 5}
-    with pytest.raises(UsageError, match="'answer': needs a cutoff and a dataset with answers"):
+    with pytest.raises(UsageError, match="'answer': only for recipes whose dataset has answers"):
         parse_metrics(["answer"])

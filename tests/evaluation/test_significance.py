@@ -126,11 +126,11 @@ def test_pairs():
 
 
 def test_what_cannot_be_compared():
-    with pytest.raises(UsageError, match="baseline nobody is not one of the systems; available: bm25, dense, same"):
+    with pytest.raises(UsageError, match="baseline nobody is not among the systems; available: bm25, dense, same"):
         compare(SCORES, "m", ["nobody"])
     with pytest.raises(UsageError, match=r"b and a were scored on different queries \(2 and 1\)"):
         compare({"a": {"q1": 0.1}, "b": {"q1": 0.1, "q2": 0.1}}, "m")
-    with pytest.raises(UsageError, match="a has no scored query"):
+    with pytest.raises(UsageError, match="a has no scores"):
         compare({"a": {}, "b": {}}, "m")
 
 

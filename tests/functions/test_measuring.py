@@ -60,7 +60,7 @@ def test_what_must_be_known_stands_beside_the_figures(at):
     found = hn.evaluate({"first": FIRST, "second": SECOND}, QRELS, metrics=["recall@100"], relevance_level=2, **at)
     assert [*found.notes] == [
         "first: 1 judged query is not in the run and scores 0",
-        "first: 1 query has no judgement and is left out",
+        "first: 1 query has no judgement and is ignored",
         "first: no list has more than 2 documents; recall@100 is cut there",
         "second: no list has more than 1 document; recall@100 is cut there",
         "2 queries have no document of grade 2 or higher and score 0 in recall@100",

@@ -58,7 +58,7 @@ def test_k_means_finds_what_lies_together_and_does_not_depend_on_the_day() -> No
 
 
 def test_what_clusters_cannot_be_made_of(monkeypatch) -> None:
-    with pytest.raises(UsageError, match=r"topic-balanced: cannot form 9 clusters of 5 queries; use 1 to 5"):
+    with pytest.raises(UsageError, match=r"topic-balanced: cannot form 9 clusters from 5 queries; use 1 to 5"):
         TopicBalanced(clusters=9).groups(queries(5, vectors=np.eye(5, dtype=np.float32)), 2, seed=0)
     with pytest.raises(PluginError, match="clusters must be at least 1, not 0"):
         TopicBalanced(clusters=0)

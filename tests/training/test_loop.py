@@ -162,14 +162,14 @@ def test_checkpoints_of_another_run_are_refused(toy_folder, tmp_path):
     run(toy_folder, tmp_path, options(max_steps=2))
     run(toy_folder, tmp_path, options(max_steps=2, checkpoint_every=1))
     for other in (options(max_steps=2, seed=7), options(max_steps=3)):
-        with pytest.raises(errors.TrainingError, match="another model, other data or other options"):
+        with pytest.raises(errors.TrainingError, match="a different model, data or options"):
             run(toy_folder, tmp_path, other)
-    with pytest.raises(errors.TrainingError, match="another model, other data or other options"):
+    with pytest.raises(errors.TrainingError, match="a different model, data or options"):
         run(toy_folder, tmp_path, options(max_steps=2), loss=pairwise.RankNet())
     changed = BagEncoder()
     with torch.no_grad():
         changed.module.head.bias += 1
-    with pytest.raises(errors.TrainingError, match="another model, other data or other options"):
+    with pytest.raises(errors.TrainingError, match="a different model, data or options"):
         run(toy_folder, tmp_path, options(max_steps=2), changed)
 
 

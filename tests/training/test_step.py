@@ -263,7 +263,7 @@ def test_steps_are_full_batches() -> None:
         ({"learning_rate": 0}, "learning_rate must be above 0, not 0"),
         ({"warmup_ratio": 2}, "warmup_ratio must be between 0 and 1, not 2"),
         ({"epochs": None}, "set epochs or max_steps"),
-        ({"decay": "constant", "decay_from_start": True}, "decay_from_start needs decay linear or"),
+        ({"decay": "constant", "decay_from_start": True}, "decay_from_start has no effect with decay constant"),
         ({"negatives_drawn": "margin_bins", "negatives_per_query": 0}, "negatives_drawn has no effect with iterate"),
         ({"negatives_drawn": "margin_bins", "iterate_negatives": True}, "negatives_drawn has no effect with iterate"),
         ({"stop_at": 0}, "stop_at must be at least 1, not 0"),

@@ -55,7 +55,7 @@ class NegativeSource:
         raise NotImplementedError
 
     def in_use(self, batch: QueryRows, vectors: Encoded) -> Rows:
-        """Return the current lists of B encoded queries."""
+        """Return the current lists of B encoded queries, int64 [B, K], padded with -1."""
         return self.lists(batch, -1, None)
 
 
@@ -75,7 +75,7 @@ class DynamicNegatives(NegativeSource):
     live = True
 
     def lists(self, batch: QueryRows, start: int, vectors: Tensor | None) -> Rows:
-        """Return the top hits of the whole batch; each process searches for its share of the queries."""
+        """Return the top hits of the whole batch, int64 [B, K]; each process searches for its share of the queries."""
         assert vectors is not None
         rows = torch.from_numpy(self.in_use(batch, self.collect(vectors)))
         return gather(rows.to(vectors.device), len(batch.queries)).cpu().numpy()
@@ -111,7 +111,7 @@ class NegativeTable(NegativeSource):
     refresh_interval: int | None = None
 
     def prepare(self, step: int) -> None:
-        """Open the current table, written first if due; remove older ones. Raises TrainingError if it is missing."""
+        """Write the current table if due, open it, and remove all others. Raises TrainingError if it is missing."""
         mined_at = step - step % self.refresh_interval if self.refresh_interval else 0
         path = self.folder / f"lists-{mined_at:09d}.npy"
         if world().rank == 0:
@@ -141,7 +141,7 @@ def mined_lists(data: TrainingData, negatives: NegativesFile, depth: int) -> Blo
         for start in range(0, len(data.query_ids), _QUERIES):
             query_ids = data.query_ids[start : start + _QUERIES]
             items = [negatives[row_of[name]].negatives[:depth] if name in row_of else [] for name in query_ids]
-            yield data.corpus.known_lists(items, depth, "mine again from this corpus")
+            yield data.corpus.known_lists(items, depth, "mine negatives from this corpus")
 
     return blocks
 
@@ -154,7 +154,7 @@ def searched_lists(encoder: Encoder, data: TrainingData, searcher: Searcher, dep
 
 @dataclass(frozen=True, slots=True)
 class LabelledLists:
-    """The documents of B queries, M per query: those of a ranked list, then added positives.
+    """The documents of B queries, M per query: a ranked list, followed by added positives.
 
     rows: int64 [B, M], rows of the corpus, padded with -1.
     ranks: int64 [B, M], ranks in the list, counted from 1 and continued for added positives; 0 for padding.
@@ -206,7 +206,7 @@ class QueryBatch:
 
 
 class QueryTower(nn.Module):
-    """The query side of an encoder."""
+    """The query side of an encoder, as a module that encodes a batch of queries in one forward call."""
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -234,7 +234,7 @@ class AdoreTraining(step.ExampleTraining):
         examples: the queries and their positives.
         searcher: the fixed index; index: its key. content_hash: uint64 [N], by row of the corpus.
         source: source of the lists of each step.
-        forced: rule for adding known positives to the lists. dropout: whether queries for the search have dropout.
+        forced: rule for adding known positives to the lists. dropout: whether a live source searches with dropout.
         watch: function that is called after each step and returns additional metrics.
     """
 

@@ -38,8 +38,8 @@ _QUERIES = 10_000  # the first ones are compared between refreshes, so that larg
 class AnceTraining(DualEncoderTraining):
     """Training of a dual encoder on refreshed negatives.
 
-    A published refresh takes effect at the first step whose batches have not been drawn yet, which is one step later,
-    since batches are drawn one step ahead. All batches of a step, in all processes, use the same refresh.
+    A published refresh takes effect at the first step without a drawn batch. Since batches are drawn ahead, that is one
+    step later. All batches of a step, in all processes, use the same refresh.
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
     (ICLR 2021), section 4.
@@ -54,7 +54,7 @@ class AnceTraining(DualEncoderTraining):
         provider: "RefreshProvider",
         terms: LossTerms = LossTerms(),  # noqa: B008
     ) -> None:
-        """Use the negatives of `data` until the first refresh. Raises UsageError if `query_chunks` is too large."""
+        """Use `data`'s negatives until the first refresh. Raises UsageError if `query_chunks` exceeds the queries."""
         if (parts := refreshing.query_chunks) > (total := len(data.query_ids)):
             raise UsageError(f"refresh.query_chunks: {total} queries cannot be split into {parts} parts; use fewer")
         super().__init__(encoder, replace(data, negatives=None), replace(options, negatives_per_query=0), terms)
@@ -90,7 +90,7 @@ class AnceTraining(DualEncoderTraining):
         return digest([self._terms.named_with(self._all.digest()), self._refreshing.identity(), first])
 
     def prepare(self, step: int) -> None:
-        """Refresh the negatives if due, or wait for the first negatives. Raises TrainingError if there are none."""
+        """Refresh the negatives if due, or wait for the first ones. Raises TrainingError if training has none."""
         started = time.monotonic()
         self._started = self._started or started
         self._provider.prepare(step)
@@ -189,7 +189,7 @@ def refresh_facts(
 def overlap(negatives: examples.NegativeLists, before: examples.NegativeLists) -> float | None:
     """Return the mean fraction of a query's negatives that are also in the earlier file.
 
-    Only queries with negatives in both files count; without any, as with different query chunks, the result is None.
+    Only queries with negatives in both files count (of the first 10,000); None without any, as with `query_chunks`.
     """
     has, had = (
         {name: {*each.pick(row, np.arange(each.counts[row]))} for row, name in enumerate(each.query_ids[:_QUERIES])}
@@ -235,7 +235,7 @@ class Process:
                 self.running.stdin.flush()
 
     def check(self) -> None:
-        """Report the inferencer's output, and restart the inferencer if it has crashed fewer than `LIVES` times."""
+        """Report the inferencer's output; restart it if it exited fewer than `LIVES` times since the last refresh."""
         ended = None if self.exhausted or self.running is None else self.running.poll()
         if ended is not None and self._reader is not None:
             self._reader.join(PATIENCE)  # its last line is reported before its end
@@ -276,8 +276,8 @@ class Process:
 class SynchronousProvider:
     """A provider that mines in the trainer's own processes at each multiple of `refresh_interval`.
 
-    The negatives of a step depend only on the seed and the step, even in a resumed run. Damaged negatives are mined
-    again with the saved weights of the same model. first: the first step to mine at.
+    The negatives of a step depend only on the seed and the step, even in a resumed run. Damaged negatives are
+    re-mined with the saved weights of the same model. first: the first step to mine at.
     """
 
     encoder: Encoder
@@ -293,7 +293,7 @@ class SynchronousProvider:
         """Mine the refresh that is due at this step, unless it already exists.
 
         Raises:
-            TrainingError: the refresh and the weights to mine it again are missing, or there is nothing to train on.
+            TrainingError: the refresh and the weights to re-mine it are missing, or there is nothing to train on.
         """
         wanted, encoder = step - step % self.refresh_interval, self.encoder
         if not from_first(world().rank == 0 and self._missing(step, wanted)):
@@ -304,7 +304,7 @@ class SynchronousProvider:
                 if wanted:
                     self.checkpoints.load_weights(encoder.module, wanted)
             except ArtifactError as error:
-                gone = f"the negatives of step {wanted} and the weights to mine them again are missing"
+                gone = f"the negatives of step {wanted} are missing, and so are the weights to re-mine them"
                 raise TrainingError(f"{self.refreshes.folder}: {gone}; remove the parent to start afresh") from error
         with self.refreshes.alone() if world().rank == 0 else nullcontext():
             self._last = mine_refresh([encoder], self.mining, self.refreshes, wanted // self.refresh_interval, wanted)
@@ -325,7 +325,7 @@ class SynchronousProvider:
         return self._last
 
     def refuse(self, refresh: checkpoint.Refresh, error: HardnegError) -> None:
-        """Raise TrainingError, after removing a damaged refresh so that the next run mines it again."""
+        """Raise TrainingError, after removing a damaged refresh so that the next run re-mines it."""
         if isinstance(error, ArtifactError):
             self.refreshes.remove(refresh.number)
         raise TrainingError(f"{refresh.name}: {error}") from error
@@ -374,7 +374,7 @@ class BackgroundProvider:
         return refresh
 
     def refuse(self, refresh: checkpoint.Refresh, error: HardnegError) -> None:
-        """Report the error; a damaged refresh is removed and mined again."""
+        """Report the error; a damaged refresh is removed and re-mined."""
         if isinstance(error, ArtifactError):
             self.refreshes.remove(refresh.number)
             self._damaged(f"{refresh.name}: {error}; mining it again")

@@ -215,7 +215,7 @@ class DualEncoderTraining(step.ExampleTraining):
         return self._terms.named_with(self.examples.digest())
 
     def scores(self, model: Any, batch: batches.Batch, half: bool) -> types.ScoreBatch:
-        """Return the scores of each query with each document of the batch, over all processes."""
+        """Return the `ScoreBatch` of every query and every document of the batch, over all processes."""
         return self._scored(*self._encoded(model, batch, half), batch)
 
     def minimised(
@@ -271,7 +271,7 @@ class DualEncoderTraining(step.ExampleTraining):
             parts["query_query"] = batches.apart(score(queries, queries), of.related_queries())
         if "document_document" in needs:
             if batch.counts is not None:
-                raise errors.UsageError("segmented documents have no scores with each other; choose another loss")
+                raise errors.UsageError("segmented documents have no scores with each other; use another loss")
             scores = score(documents, documents, column)[column]
             parts["document_document"] = batches.apart(scores, of.related_documents())
         return replace(scored, **parts)
@@ -288,7 +288,7 @@ def train(
     validate: loop.Validate | None = None,
     terms: LossTerms = _LOSS_ALONE,
 ) -> loop.TrainingResult:
-    """Train both sides of `encoder` in place, as `learn` does."""
+    """Train both sides of `encoder` in place; files, resuming, errors and the result are as in `learn`."""
     loop.check_options(options)
     method = DualEncoderTraining(encoder, data, options, terms)
     return loop.learn(method, loss, options, folder, progress=progress, validate=validate)

@@ -28,7 +28,7 @@ class Question:
 
 
 def questions(collection: hp.StoredCollection, split: str, run: Path, depth: int) -> Iterator[Question]:
-    """Yield every question of the split in order, with the top passages of its list in a run, if any.
+    """Yield every question of the split in order, with up to `depth` top passages from its list in a run.
 
     Raises:
         DataError: a passage is not in the corpus.
@@ -44,9 +44,9 @@ def questions(collection: hp.StoredCollection, split: str, run: Path, depth: int
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer: the characters `begin` to `end` of a document's text; there is no document if none was found.
+    """An answer: the characters `begin` to `end` of a document's text; empty if no answer was found.
 
-    selected: the score of the passage; span: the log-probability of the span in it.
+    selected: the selection score of the passage; span: the log-probability of the span in the passage.
     """
 
     text: str = ""
@@ -59,7 +59,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The numbers of top passages to read; each number has its own answers.
+    """Options of reading; passages: one or more numbers of top passages, each with its own answers.
 
     precision: `auto` is bfloat16 where it is faster. tokens_per_batch: maximum number of rows times padded length per
     forward pass; None is the device's default.
@@ -105,7 +105,7 @@ def read(
 def _window(
     reader: Reader, corpus: hp.Corpus, questions: Sequence[Question], deepest: int
 ) -> tuple[Sequence[Question], Sequence[hp.Document], PassageTokens | None]:
-    """Return some questions, and their passages, concatenated, as documents and as tokens."""
+    """Return the questions, and the top `deepest` passages of each, concatenated, as documents and as tokens."""
     passages = corpus.documents_at(np.concatenate([question.rows[:deepest] for question in questions]))
     texts = [question.text for question in questions for _ in question.rows[:deepest]]
     return questions, passages, reader.tokenise(texts, passages) if passages else None

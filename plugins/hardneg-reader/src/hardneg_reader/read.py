@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hardneg_reader.answering import Answer, Question
 
 SYSTEM = "reader"
-"""The name of the system in the metrics of an artifact."""
+"""The name of the only system in the metrics file of a `read` stage."""
 _Passages = Annotated[int, Field(gt=0)]
 _COLUMNS = ("read from", "passages", "exact match", "95 % interval", "F1", "difference", "t-test p", "randomised p")
 
@@ -82,12 +82,12 @@ class Read(hp.stages.StageSpec):
             yield f"split: {self.split} has no answers; use another split or dataset"
 
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
-        """Return an estimate of one pass over all passages."""
+        """Return the number of questions of the split, and disk space of 300 bytes per question."""
         count = sizes.queries(self.split)
         return hp.stages.Row(count, "queries", count * 300)
 
     def publishes(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
-        """Return the answers and their metrics by question."""
+        """Return the files with the answers and with their metrics, by path in the run folder."""
         return {
             f"answers/{recipe.name}.jsonl": hp.layout.ANSWERS,
             f"answers/{recipe.name}-metrics.json": hp.layout.METRICS,
@@ -126,7 +126,7 @@ class Read(hp.stages.StageSpec):
         return [hp.tables.Section("Reading", [hp.Table(_COLUMNS, rows)], explained)]
 
     def make(self, context: "hp.StageContext[Read]") -> hp.stages.Facts:
-        """Write answers window by window and their metrics by question; resumes after the last complete window."""
+        """Write answers in windows of questions, resuming after the last complete window, then the metrics."""
         collection = hp.StoredCollection.open(context.inputs["dataset"].folder)
         context.keep_only(hp.layout.ANSWERS)
         path, total = context.folder / hp.layout.ANSWERS, len(collection.queries(self.split))
@@ -170,7 +170,7 @@ def _whole_windows(path: Path) -> int:
 
 
 def _line(question: "Question", answers: "Mapping[int, Answer]") -> str:
-    """Return a line with the answer from the most passages, and the answers by number of passages."""
+    """Return a JSON line with the answer from the most passages, and the answers by number of passages."""
     last = answers[max(answers)]
     row: dict[str, Any] = {"query_id": question.query_id, "answer": last.text}
     if last.doc_id:

@@ -28,8 +28,8 @@ class PassageTokens:
     """The tokens of n questions, each with one passage.
 
     tokens: the network's inputs, and the column `ANSWERABLE`.
-    begins, ends: int64 [sum of lengths], the range of characters of each token in the text; 0 and 0 for tokens
-    of the question and the title, and special ones.
+    begins, ends: int64 [sum of lengths], the character range of each token in the passage's text; 0 and 0 for special
+    tokens and tokens of the question or the title.
     """
 
     tokens: hp.token_files.Tokens
@@ -37,12 +37,12 @@ class PassageTokens:
     ends: NDArray[np.int64]
 
     def characters(self, row: int, first: int, last: int) -> tuple[int, int]:
-        """Return the range of characters from token `first` of a row to token `last`."""
+        """Return the character range in the passage's text from token `first` to token `last` of a row."""
         offset = int(self.tokens.offsets[row])
         return int(self.begins[offset + first]), int(self.ends[offset + last])
 
     def spans(self, row: int, stretches: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the first and last token of each character range in a row's text; truncated ranges are dropped."""
+        """Return the first and last token of each character range in a row's text, without truncated ranges."""
         offset, end = self.tokens.offsets[row : row + 2]
         here = offset + np.flatnonzero(self.tokens.columns[ANSWERABLE][offset:end])
         begins, ends = self.begins[here], self.ends[here]
@@ -58,7 +58,7 @@ class PassageTokens:
 def tokenise_passages(
     tokenizer: Any, questions: Sequence[str], passages: Sequence[hp.Document], length: int
 ) -> PassageTokens:
-    """Tokenise each question with its passage, title first, with a fast tokenizer, up to `length` tokens."""
+    """Tokenise each question with its passage, title first, to at most `length` tokens; needs a fast tokenizer."""
     encoded = tokenizer(
         list(questions),
         [passage.contents for passage in passages],
@@ -134,7 +134,7 @@ class ReaderNetwork(nn.Module):
         nn.init.zeros_(self.selection.bias)
 
     def forward(self, features: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute from the columns of `PassageTokens`, int64 [n, L] each, padded on the right.
+        """Run the network on the columns of `PassageTokens`, int64 [n, L] each, padded on the right.
 
         Returns the log-probabilities of the start and of the end of an answer over the tokens that may be in one, both
         float32 [n, L], and the scores of the passages, float32 [n].
@@ -150,7 +150,7 @@ class ReaderNetwork(nn.Module):
 
 
 class Reader:
-    """A `ReaderNetwork` with its tokenizer and lengths."""
+    """A `ReaderNetwork` with its tokenizer, and a spec with the maximum lengths of inputs and answers."""
 
     def __init__(self, module: ReaderNetwork, tokenizer: Any, spec: ReaderSpec) -> None:
         self.module = module
@@ -190,15 +190,15 @@ class Reader:
 
     @property
     def device(self) -> torch.device:
-        """The device of the network."""
+        """The device that the network's weights are on."""
         return self.module.selection.weight.device
 
     def tokenise(self, questions: Sequence[str], passages: Sequence[hp.Document]) -> PassageTokens:
-        """Tokenise each question with its passage."""
+        """Tokenise each question with its passage, to at most the `length` of the spec."""
         return tokenise_passages(self.tokenizer, questions, passages, self.spec.length)
 
     def save(self, folder: Path) -> None:
-        """Write a folder that `AutoModelForQuestionAnswering` opens, with the weights of the selection layer.
+        """Write a folder that `AutoModelForQuestionAnswering` opens, plus the selection layer and the lengths.
 
         Raises:
             ModelError: the folder cannot be written.

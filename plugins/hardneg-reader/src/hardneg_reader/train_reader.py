@@ -32,7 +32,7 @@ class ReaderSpec:
 
     @property
     def start(self) -> hp.model_specs.ModelSpec:
-        """The location of the initial weights."""
+        """The model spec of the initial weights: `name` and `revision`."""
         return hp.model_specs.ModelSpec(self.name, self.revision)
 
     def problems(self) -> list[str]:
@@ -83,12 +83,12 @@ class TrainReader(hp.train_config.ValidationOptions):
     stage: Literal["train-reader"]
     reader: Annotated[
         ReaderSpec, BeforeValidator(hp.fields.parse_model), AfterValidator(hp.fields.without_problems)
-    ] = Field(description="Initial network.")
+    ] = Field(description="Initial network of the reader.")
     run: Annotated[hp.fields.Name, hp.fields.Reference(("run",), passes=(hp.fields.Trait.OWN_QUERIES,))] = Field(
         description="Run with the ranked passages of the questions."
     )
     split: hp.fields.Name = Field(default="train", description="Split of the training questions.")
-    depth: int = Field(default=100, gt=0, description="Number of passages of the run to read per question.")
+    depth: int = Field(default=100, gt=0, description="Number of top passages per question to train on.")
     options: Annotated[ReaderOptions, AfterValidator(hp.fields.without_problems)] = Field(
         default_factory=ReaderOptions, description=hp.train_config.OF_THE_RUN
     )
@@ -104,7 +104,7 @@ class TrainReader(hp.train_config.ValidationOptions):
         return {**super().identity(), "reader": reader, "options": self.options.identity(), "start": start}
 
     def network(self, recipe: hp.stages.RecipeView) -> hp.model_specs.ModelSpec:
-        """Return the network of the reader."""
+        """Return the model spec of the initial network, for estimates and lookups."""
         return self.reader.start
 
     def mistakes(self, recipe: hp.stages.RecipeView) -> Iterator[str]:
@@ -115,15 +115,15 @@ class TrainReader(hp.train_config.ValidationOptions):
                 yield f"{field}: {split} has no answers; use another split or dataset"
 
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
-        """Return an estimate in training steps."""
+        """Return the number of training steps, and disk space of 4 bytes per weight of the network."""
         return hp.stages.Row(self.options.last_step(sizes.queries(self.split)), "steps", 4 * sizes.network.weights)
 
     def publishes(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
-        """Return the reader, and its saved checkpoints."""
+        """Return the folders of the trained reader and of intermediate models, by path in the run folder."""
         return {f"readers/{recipe.name}": hp.layout.MODEL_FOLDER, f"checkpoints/{recipe.name}": hp.stores.KEPT}
 
     def make(self, context: "hp.StageContext[TrainReader]") -> hp.stages.Facts:
-        """Train the reader; save it with its learning curve."""
+        """Train the reader and save it, with the history of its training run."""
         from hardneg_reader.reader import Reader
         from hardneg_reader.training import ReaderTraining, ReadingLoss, reading_data
 

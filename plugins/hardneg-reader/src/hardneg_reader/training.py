@@ -54,7 +54,7 @@ class PassageLists:
         return np.diff(self.starts)
 
     def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
-        """Return the ids of a question's passages at these positions."""
+        """Return the ids of a question's passages at the given positions of its list."""
         return self.corpus.ids(self.rows[self.starts[row] + positions])
 
 
@@ -122,7 +122,7 @@ def _readable(
 class ReadingBatch:
     """One batch of questions.
 
-    features: those of this process's share, with `passages` rows per question, the first of which has an answer.
+    features: tokens of this process's share, with `passages` rows per question; the first one has an answer.
     spans: int64 [b, S, 2], first and last tokens of the answers in that passage. there: bool [b, S], false for padding.
     """
 
@@ -152,13 +152,13 @@ class ReadingLoss:
     version: ClassVar[int] = 1
 
     def __call__(self, batch: ReadingScores) -> Tensor:
-        """Return the negative log-likelihood of the passage among its question's, and of all answer spans in it."""
+        """Return the mean negative log-likelihood of selecting the first passage and of marking one of its answers."""
         selected = torch.log_softmax(batch.selected, 1)[:, 0]
         return -(selected + batch.spans).mean()
 
 
 class ReaderTraining(hp.ExampleTraining):
-    """Trains a reader; each epoch draws new passages."""
+    """Trains a reader on passages that are redrawn for each question in every epoch."""
 
     def __init__(self, reader: Reader, data: ReadingData, options: hp.training_options.LearningOptions) -> None:
         self.encoder = reader
@@ -173,11 +173,11 @@ class ReaderTraining(hp.ExampleTraining):
         return {**self._data.left_out, **self.examples.skipped}
 
     def digest(self) -> str:
-        """Return a digest of the examples and the length that is read."""
+        """Return a digest of the examples and of the maximum number of tokens."""
         return stores.digest([self.examples.digest(), self.encoder.spec.length])
 
     def scores(self, model: Any, batch: ReadingBatch, half: bool) -> ReadingScores:
-        """Return the selection among a question's passages, and the likelihood of the answer's spans."""
+        """Return each question's selection scores and the log-likelihood of its answer, from all processes."""
         device = self.encoder.device
         with torch.autocast(device.type, torch.bfloat16, enabled=half):
             starts, ends, selected = model({name: value.to(device) for name, value in batch.features.items()})
@@ -188,7 +188,7 @@ class ReaderTraining(hp.ExampleTraining):
         return ReadingScores(both[:, :-1], both[:, -1])
 
     def make(self, drawn: hp.training_examples.SampledBatch) -> ReadingBatch:
-        """Return the questions of this process's share, each with its passages."""
+        """Tokenise this process's share of the questions, each with its passages."""
         own = hp.own_share(len(drawn.texts))
         count = drawn.documents.shape[1]
         passages = self._data.examples.corpus.documents_at(drawn.documents[own].reshape(-1))
@@ -202,7 +202,7 @@ class ReaderTraining(hp.ExampleTraining):
 
 
 def padded_spans(spans: list[list[tuple[int, int]]]) -> tuple[Tensor, Tensor]:
-    """Return spans by question, padded to int64 [b, S, 2], and a mask, bool [b, S]."""
+    """Return spans by question, int64 [b, S, 2], padded with 0, and a mask, bool [b, S], false for padding."""
     most = max(map(len, spans))
     padded = torch.zeros((len(spans), most, 2), dtype=torch.int64)
     there = torch.zeros((len(spans), most), dtype=torch.bool)
@@ -215,7 +215,7 @@ def padded_spans(spans: list[list[tuple[int, int]]]) -> tuple[Tensor, Tensor]:
 def reading_validation(
     reader: Reader, corpus: hp.Corpus, questions: Sequence[Question], answers: Mapping[str, Sequence[str]]
 ) -> Callable[[], dict[str, float]]:
-    """Return a function that measures exact match and F1 over the questions with answers, reading all their passages.
+    """Return a function that reads all passages of the questions with answers and measures `exact_match` and `f1`.
 
     Raises:
         TrainingError: no question has an answer.

@@ -88,7 +88,7 @@ class Beir:
 
 @dataclass(frozen=True)
 class BeirCollection(source_files.PartedCollection):
-    """A BEIR folder opened for streaming. All splits share one file of queries; both sides may share one of groups."""
+    """A BEIR folder opened for streaming. All splits share a queries file; both sides may share a groups file."""
 
     group_files: Mapping[Side, Path] = field(default_factory=dict)
     excluded_file: Path | None = None

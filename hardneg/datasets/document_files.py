@@ -58,7 +58,7 @@ class Text(NamedTuple):
 
 
 def read_file(path: Path) -> Iterator[tuple[int, Text | DataError]]:
-    """Yield the numbered documents of a file, parsed by its suffix, or an error for each unreadable document."""
+    """Yield the numbered documents of a file, parsed according to its suffix, or an error for each unreadable one."""
     try:
         yield from FORMS[path.suffix.lower()](path)
     except DataError as error:

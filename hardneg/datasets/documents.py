@@ -1,4 +1,4 @@
-"""A folder of documents (text, Markdown, HTML, JSON Lines, CSV, PDF, Python), cut into passages; without queries."""
+"""A folder of documents (text, Markdown, HTML, JSON Lines, CSV, PDF, Python), cut into passages; it has no queries."""
 
 import re
 from collections import Counter
@@ -54,7 +54,7 @@ class Cutting:
     overlap: int
 
     def passages(self, text: Text) -> Iterator[Passage]:
-        """Yield the passages of a document in order, each within one section and of at most about `most` words."""
+        """Yield the passages of a document in order, each within one section and at most about `most` words long."""
         if text.whole:
             yield from (Passage(block.line, text.title, block.text) for block in text.blocks)
             return
@@ -128,9 +128,9 @@ class Documents:
         glob: the pattern of files to read, such as `guide/**/*.md`; hidden files are ignored.
         forms: suffixes to read, such as `[md, html]`; by default txt, md, html, jsonl, csv and pdf. `py` must be
             listed explicitly; each function and class is then one passage.
-        words: passage length in words separated by white space (1.3 to 1.5 tokens each in most models); in scripts
-            without spaces, such as Chinese, Japanese or Thai, every two characters are a word.
-        min_words: the minimum length; a shorter section or last passage joins its neighbour in the file.
+        words: the maximum passage length in words separated by white space (1.3 to 1.5 tokens each in most models); in
+            scripts without spaces, such as Chinese, Japanese or Thai, every two characters are a word.
+        min_words: the minimum length; a shorter section or last passage is joined with its neighbour in the file.
         overlap: the maximum number of words, in whole sentences, that a passage shares with the next one.
         without: names of files to skip, such as files of queries.
     """
@@ -232,7 +232,7 @@ class DocumentFolder:
     _members: dict[Path, list[Membership]] = field(default_factory=dict)
 
     def documents(self) -> Iterator[Document]:
-        """Yield the passages.
+        """Yield the passages of all files, up to the first problem.
 
         Raises:
             DataError: files or rows cannot be read; raised after the last file, with the first problems, one per line.

@@ -122,7 +122,7 @@ def row_part(
 def table_digest(table: HubTable) -> str:
     """Return the identity of a repository's content: a digest of the local files, or the hub's commit.
 
-    A full commit hash as revision is returned unchanged; any other revision is looked up on the hub.
+    If `revision` is a full commit hash, it is returned unchanged; any other revision is looked up on the hub.
 
     Raises DataError if the hub cannot be reached, or the repository does not exist.
     """
@@ -232,8 +232,8 @@ class HuggingFace(TableLoader):
 
     `source` is a hub id or a local folder. By default, the tables `corpus` and `queries` are the
     configurations with these names. The qrels are the repository `source`-qrels if `source` is a BeIR repository, the
-    folder `qrels` of a local `source`, or otherwise the configuration `default`. The splits are the splits of the
-    qrels; `validation` is `dev`. Ids may be integers. If the query table has a split with the name of a qrels split,
+    folder `qrels` of a local `source`, or otherwise the configuration `default`. The splits come from the qrels;
+    `validation` is named `dev`. Ids may be integers. If the query table has a split with the name of a qrels split,
     that split is read, otherwise the whole table; queries without judgements are left out and noted.
 
     MS MARCO passages are `HuggingFace("mteb/msmarco")`; the splits are train, dev and test. A repository with a

@@ -42,7 +42,7 @@ class SourceFile:
 
     @cached_property
     def text(self) -> bytes:
-        """The lines joined with line feeds."""
+        """The UTF-8 source with line feeds as line ends."""
         return b"\n".join(self.lines)
 
     @cached_property
@@ -241,7 +241,7 @@ class SplitShares(NamedTuple):
 
     @property
     def by_split(self) -> dict[str, float]:
-        """The share of each split."""
+        """The share of queries in each split, by split name."""
         return {"train": 1 - self.dev - self.test, "dev": self.dev, "test": self.test}
 
     def split(self, item_id: str) -> str:
@@ -271,7 +271,7 @@ class PyDocs:
 
     Args:
         packages: top-level names of installed packages; `*` means all installed packages except editable ones.
-        max_passages: the cap on passages; the sample depends only on the ids, and a higher cap only adds passages.
+        max_passages: the cap on passages; the sample depends only on ids and seed, and a higher cap only adds passages.
         min_passage_words: the minimum number of words in a passage; shorter passages are left out.
         query_words: the minimum and maximum number of words in a query.
         seed: the random seed for the sample and the splits.

@@ -174,7 +174,7 @@ def _put_in(model: Any, adapter: AdapterSpec, folder: Path | None, base: str, re
             model.add_adapter(config, NAME)
         except (ValueError, TypeError, ImportError, LookupError) as error:
             reason = " ".join(str(error).split())[:200]
-            raise ModelError(f"adapter cannot be added to model {base!r} ({reason})") from error
+            raise ModelError(f"adapter cannot be added to model {base!r} ({reason}); check its options") from error
     config = model.peft_config[NAME]
     config.base_model_name_or_path, config.revision = base, revision
     if folder is not None:

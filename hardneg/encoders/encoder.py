@@ -228,7 +228,7 @@ class Encoder:
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yield the position of the first text and the encoded texts of each window, with few windows in memory.
+        """Yield the position of the first text and the encoded texts of each window, with only a few windows in memory.
 
         cut: how to split documents into segments, if at all.
 
@@ -315,7 +315,7 @@ class Inference:
 
     @classmethod
     def of(cls, encoder: Encoder, side: Side, options: EncodeOptions, cut: Segments | None = None) -> "Inference":
-        """Prepare a model for encoding. cut: how to split documents into segments, if at all."""
+        """Prepare a model to encode one side with the options. cut: how to split documents into segments, if at all."""
         device, (first, *rest) = encoder.device, encoder.parts(side)
         whole = next(first.parameters()).dtype == torch.float32
         wanted = (whole or options.precision == "bf16") and towers.takes_bf16(options.precision, first, "inference")

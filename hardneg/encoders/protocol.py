@@ -46,7 +46,7 @@ class StoredRows(Protocol):
     def __len__(self) -> int: ...
 
     def blocks(self, start: int, stop: int, size: int) -> Iterable[Sequence[str]]:
-        """Return the texts of documents `start` to `stop`, `size` at a time."""
+        """Return the texts of documents `start` to `stop` (exclusive), `size` at a time."""
 
 
 class StoreWriter(AbstractContextManager["StoreWriter"], Protocol):

@@ -63,13 +63,13 @@ class AdapterSpec:
 
     @property
     def targets(self) -> tuple[str, ...] | None:
-        """Name suffixes of the adapted layers; None for all linear layers."""
+        """The name suffixes of the layers to adapt; None for all linear layers."""
         if self.target_modules == AUTO:
             return None
         return (self.target_modules,) if isinstance(self.target_modules, str) else tuple(self.target_modules)
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings of a new adapter, by field."""
+        """Return the settings that define a new adapter, by field name."""
         return {name: getattr(self, name) for name in ("type", "rank", "alpha", "dropout", "target_modules")}
 
     def weights(self, hidden: int, layers: int) -> int:
@@ -110,12 +110,12 @@ class ModelSpec:
 
     name: a folder, a hub id, or `packaged:all-MiniLM-L6-v2`.
     revision: a branch, tag or commit of a hub id.
-    pooling: `own` keeps the pooling of a SentenceTransformer; other values replace it.
+    pooling: `own` keeps the pooling of a SentenceTransformer; other values replace it, or add one.
     projection: output size of a linear layer after the pooling; None adds none. activation: activation of that layer.
-    layer_norm: whether a LayerNorm follows the projection.
+    layer_norm: whether to add a LayerNorm after the pooling or projection.
     similarity: `cosine` normalises vectors, `dot` does not; `maxsim` or `meanmaxsim` for token vectors.
-    query_prompt, document_prompt: text before each query or document; "" for none. `{name: NAME}` is the prompt of that
-        name in the model's folder. `{task}` is replaced by the task.
+    query_prompt, document_prompt: text before each query or document; "" for none. `{name: NAME}` is the prompt with
+        this name in the model's folder. `{task}` is replaced by the task.
     task: description of the search task, for prompts with an instruction.
     code: `native` opens a model that declares custom code, but with transformers' own code; custom code is never run.
     twins: whether queries and documents start from the same weights but are trained separately.

@@ -83,7 +83,7 @@ class SegmentedCorpus:
         return int(self.first[-1])
 
     def blocks(self, start: int, stop: int, size: int) -> Iterator[Sequence[str]]:
-        """Return the texts of documents `start` to `stop`, `size` at a time."""
+        """Return the texts of documents `start` to `stop` (exclusive), `size` at a time."""
         return self.corpus.blocks(start, stop, size)
 
     @property
@@ -128,7 +128,7 @@ def write_index(
     Every process calls this with the same arguments. The encoders of all processes, each in its own thread, share the
     blocks.
 
-    Raises ModelError, with the row of the first affected document, if a number is not finite.
+    Raises ModelError, with the row of the first affected document, if a vector is not finite.
     """
     here = distributed.world()
     complete = here.rank == 0 and (folder / encoders[0].files[0]).exists()

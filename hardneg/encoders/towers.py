@@ -44,7 +44,7 @@ def has_twins(module: nn.Module) -> bool:
 
 
 def folded(parts: Sequence[Any], name: str) -> list[nn.Module]:
-    """Move modules after a Router into both of its routes. Raises ModelError if they have weights or one is missing."""
+    """Move modules after a Router into both routes. Raises ModelError if they have weights or a route is missing."""
     if not any(hasattr(part, "sub_modules") for part in parts):
         return [*parts]
     routes, rest = getattr(parts[0], "sub_modules", {}), parts[1:]
@@ -232,7 +232,7 @@ def in_passes(
 ) -> Iterator[tuple[NDArray[np.int64], _Output]]:
     """Yield the rows of each pass, int64 [b], and its output, while the next pass is copied to the device.
 
-    If a pass does not fit into memory, it and all later passes are halved.
+    If a pass does not fit into memory, the token budget of it and all later passes is halved.
 
     lengths: int64 [n], tokens per text. budget: token budget, which may be lowered. batching: divides texts into
     passes. put: returns the features of given rows on the device. run: computes the output from features. advance:

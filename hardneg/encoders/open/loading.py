@@ -111,7 +111,7 @@ def load_module(model: resolved.ResolvedModel, device: str | None, precision: Pr
 
 
 def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
-    """Raise ModelError if a side is incomplete, does not accept plain text, or is too short for the spec's lengths."""
+    """Raise ModelError if a side is incomplete, does not accept plain text, or has too few positions for the spec."""
     whole, folders = nn.Sequential(*modules), model_files.read_folder(folder).sides
     for side in SIDES:
         transformer = towers.route(whole, side)[0]
@@ -135,13 +135,13 @@ def check_encoder(encoder: Any, spec: FullSpec) -> None:
     most = positions(encoder.model)
     for side in SIDES:
         if (length := spec.length(side)) < _LEAST:
-            raise ModelError(f"model {spec.name!r} declares a length of {length} token; set {side}_length")
+            raise ModelError(f"model {spec.name!r} declares a maximum length of {length}; set {side}_length")
         if most is not None and length > most:
             raise ModelError(f"model {spec.name!r} reads at most {most} tokens; lower {side}_length from {length}")
 
 
 def positions(model: Any) -> int | None:
-    """Return the maximum number of positions of a transformer; None if unlimited."""
+    """Return the maximum number of tokens that a transformer has positions for; None if unlimited."""
     most = getattr(model.config, "max_position_embeddings", None)
     if most is None or most < 1:
         return None

@@ -14,7 +14,7 @@ from hardneg.encoders.open import contract, model_files
 from hardneg.records import HUB_ID
 
 ROUNDED = "model_kwargs"
-"""Model option under which a program opens half-precision weights as float32."""
+"""The model option that makes a program open half-precision weights as float32."""
 IMPACT_SCALE = 100.0
 """The default `scale` of the index `impact`: the factor applied to weights before rounding to integers."""
 

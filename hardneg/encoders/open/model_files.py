@@ -104,7 +104,7 @@ class ModelFolder:
                 raise ModelError(f"model {encoder}: no tokenizer found; copy the model again, with its tokenizer files")
         for path, class_name in self.modules.items():
             if not weight_files(path) and (path in encoders or class_name in _WEIGHED):
-                raise ModelError(f"model {path}: no weights found, neither *.safetensors nor {_PICKLED}")
+                raise ModelError(f"model {path}: no weights found, neither *.safetensors nor {_PICKLED}; copy it again")
 
 
 def read_folder(folder: Path) -> ModelFolder:
@@ -302,7 +302,7 @@ class Location:
         if not any(path.name in _CONFIGURATIONS for path in sizes):
             raise ModelError(f"model {self.name!r}: no config.json on the hub; give a transformers repository")
         if not any(path.suffix in (".safetensors", ".bin") for path in sizes):
-            raise ModelError(f"model {self.name!r}: no *.safetensors or pytorch_model.bin on the hub; use another")
+            raise ModelError(f"model {self.name!r}: no *.safetensors or pytorch_model.bin found; use another model")
         ahead = sum(int(file.file_size or 0) for file in files if file.will_download and Path(file.filename) in sizes)
         return Lookup(sum(sizes.values()) - ahead, ahead)
 

@@ -273,7 +273,7 @@ def digest_of(content: list[Any], spec: ModelSpec) -> str:
 
 
 def model_content(location: model_files.Location) -> list[Any]:
-    """Return the part of a model's digest for the files: the commit of a hub id, or digests of the content.
+    """Return what a model's digest covers of its files: the hub id and commit, or digests of their content.
 
     Paths, dates, README and library versions do not count.
 
@@ -301,7 +301,7 @@ def module_contents(folder: Path) -> list[Any]:
 
 
 def file_identity(path: Path) -> Any:
-    """Return a digest of a file's bytes; for JSON, of all values except those about the file's origin.
+    """Return a digest of a file's bytes; for JSON, of all values except paths, versions and what a spec overrides.
 
     A tokenizer's saved truncation and padding count only if they are on the left and the configuration sets no side.
     """

@@ -113,7 +113,7 @@ class TokenCodes:
 
     centroids: float32 [K, d]. codebooks: float32 [M, 256, d / M].
     offsets: int64 [N + 1], the start of each document's tokens. list_offsets: int64 [K + 1].
-    nearest: uint16 or uint32 [T]. codes: uint8 [T, M]. lists: int32 [L].
+    nearest: uint16 or uint32 [T], each token's centroid. codes: uint8 [T, M]. lists: int32 [L], rows of documents.
     """
 
     path: Path
@@ -195,7 +195,7 @@ class CodedSearcher(TokenSearcher):
     candidates: int
 
     def search(self, queries: Any, k: int) -> records.Hits:
-        """Return the k candidates with the largest MaxSim, ties by row. Raises UsageError for bad queries or k < 1."""
+        """Return the k candidates with the largest MaxSim, ties by row. Raises UsageError for invalid queries or k."""
         wanted = check_tokens(queries, self.store.dimension, k)
         count = min(max(k, self.candidates), len(self.store))
         hits = index_checks.no_hits(len(wanted), k)

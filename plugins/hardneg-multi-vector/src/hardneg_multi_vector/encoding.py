@@ -84,7 +84,7 @@ def _check_known(rest: Sequence[Any], model: str) -> None:
     if odd := [name for name in names if name not in (None, _TOKENS)]:
         raise errors.ModelError(f"model {model!r}: its modules use {odd[0]!r} instead of {_TOKENS}; use another model")
     if any(getattr(part, "keep_only_token_ids", None) for part in rest):
-        raise errors.ModelError(f"model {model!r} scores only tokens of images; use another model")
+        raise errors.ModelError(f"model {model!r} scores only image tokens; use another model")
 
 
 def _one_side(parts: list[Any], options: "LateInteraction") -> list[nn.Module]:
@@ -115,7 +115,7 @@ def _projection(transformer: Any, dimension: int) -> nn.Module:
 
     size = int(transformer.get_embedding_dimension())
     if dimension > size:
-        raise errors.ModelError(f"encoder.dimension is {dimension}, but token vectors have {size}; use fewer")
+        raise errors.ModelError(f"encoder.dimension is {dimension}, but token vectors have {size} dimensions; lower it")
     draws = torch.Generator().manual_seed(runtime.derive_seed(0, "token projection", size, dimension) >> 1)
     weight = torch.linalg.qr(torch.randn(size, dimension, generator=draws)).Q.T.contiguous()
     options = {"activation_function": nn.Identity(), "init_weight": weight, "module_input_name": _TOKENS}
@@ -181,13 +181,13 @@ class TokenRows:
         return self.corpus.doc_ids
 
     def blocks(self, start: int, stop: int, size: int) -> Iterator[Sequence[str]]:
-        """Return the texts of documents `start` to `stop`, `size` at a time."""
+        """Return the texts of documents `start` to `stop` (exclusive), `size` at a time."""
         return self.corpus.blocks(start, stop, size)
 
 
 @dataclass(frozen=True)
 class VectorAToken(encoders.Representation):
-    """One vector per scored token, float32 [n, T, d + 1] on the device; mean: average over query tokens."""
+    """One vector per scored token, float32 [n, T, d + 1] on the device; mean: whether scores are averages."""
 
     mean: bool = False
     form: ClassVar[encoding.Form] = "token-vectors"

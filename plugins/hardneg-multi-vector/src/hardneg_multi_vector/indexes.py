@@ -39,7 +39,7 @@ class MultiVector:
 class MultiVectorPq:
     """An index for MaxSim over candidates, with token vectors stored as a centroid and a product-quantised residual.
 
-    A token uses `subvectors` bytes, two for its centroid (four beyond 65,536 centroids), and at most four in lists.
+    A token takes `subvectors` bytes, two for its centroid (four beyond 65,536 centroids), and at most four in lists.
 
     Args:
         subvectors: number of parts of a residual, one byte each; must divide the dimension.

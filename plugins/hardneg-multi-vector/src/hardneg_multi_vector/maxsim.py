@@ -145,7 +145,7 @@ class MultiVectorSearcher(TokenSearcher):
     resumes: ClassVar[bool] = True
 
     def search(self, queries: Any, k: int) -> records.Hits:
-        """Return the k documents with the largest MaxSim, ties by row. Raises UsageError for bad queries or k < 1."""
+        """Return the k documents with the largest MaxSim, ties by row. Raises UsageError for invalid queries or k."""
         return search_tokens(self, check_tokens(queries, self.store.dimension, k), k)
 
     @cached_property

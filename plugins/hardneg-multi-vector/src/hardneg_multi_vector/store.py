@@ -52,7 +52,7 @@ def token_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> tupl
 
 
 def spans(ends: NDArray[np.int64], size: int, start: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield [start, stop) of items with at most `size` parts in total, or one item; ends: offsets, int64 [n + 1]."""
+    """Yield ranges of items with at most `size` parts in total, or of one item; ends: part offsets, int64 [n + 1]."""
     while start < len(ends) - 1:
         stop = max(start + 1, int(np.searchsorted(ends, ends[start] + size, "right")) - 1)
         yield start, stop
@@ -143,7 +143,7 @@ class TokenStore:
         self.vectors.link(path, OFFSETS)
 
     def read(self, start: int, stop: int) -> TokenVectors:
-        """Return a copy of documents `start` to `stop`, without memory-mapping the vectors."""
+        """Return a copy of documents `start` to `stop` (exclusive), without memory-mapping the vectors."""
         start, stop, _ = slice(start, stop).indices(self.count)
         offsets = self.offsets[start : max(start, stop) + 1]
         return TokenVectors(offsets - offsets[0], self.vectors.read(int(offsets[0]), int(offsets[-1])))

@@ -64,11 +64,11 @@ class TokenIndexTests(IndexTests):
         return drawn_queries(self.documents(plugin), self.exact)
 
     def write(self, folder: Path, documents: Any) -> Path:
-        """Write documents in the format of the stage `encode`."""
+        """Write documents in the format of the stage `encode` with `write_tokens`; return the folder."""
         return write_tokens(folder, documents)
 
     def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:
-        """Compute MaxSim with plain loops."""
+        """Compute MaxSim with plain loops, float32 [Q, D]; -inf for texts without tokens."""
         ours, theirs = (np.split(each.vectors, each.offsets[1:-1]) for each in (queries, documents))
         pairs = [[(q @ d.T).max(1).sum() if q.size and d.size else -np.inf for d in theirs] for q in ours]
         return np.array(pairs, np.float32)

@@ -15,7 +15,7 @@ _SAMPLED = 50_000
 
 @dataclass(frozen=True)
 class Beir:
-    """A folder in BEIR's format. A split has the queries in its qrels file.
+    """A folder in BEIR's format. A split consists of the queries in its qrels file.
 
     A query may have `answers`, a list of strings. Optional files: `groups.tsv` with the group of each passage and
     query, as `id<TAB>group` (`document-groups.tsv` and `query-groups.tsv` where passages and queries share ids), and
@@ -36,7 +36,7 @@ class Beir:
     known_by: ClassVar[tuple[str, ...]] = ("corpus.jsonl", "corpus.jsonl.gz")
 
     def load(self) -> "BeirCollection":
-        """The collection, opened for streaming. Raises DataError if a file is missing."""
+        """Open the collection for streaming. Raises DataError if a file is missing."""
         if not self.source:
             raise DataError("beir needs a folder, as in beir:FOLDER")
         folder = Path(self.source).expanduser()
@@ -62,7 +62,7 @@ class Beir:
         return BeirCollection([corpus], queries, judged, group_files=groups, excluded_file=excluded)
 
     def fingerprint(self) -> str:
-        """A digest of the files' bytes."""
+        """Return a digest of the names and bytes of all files of the collection."""
         folder, collection = Path(self.source).expanduser(), self.load()
         queries = dict.fromkeys(collection.queries_in.values())
         files = [Path(part.name) for part in (*collection.documents_in, *queries, *collection.qrels_in.values())]
@@ -73,11 +73,11 @@ class Beir:
         return store.digest(["beir", self.version, store.tree_digest(folder, names), *marks])
 
     def size_hint(self) -> int:
-        """The approximate number of documents, from the first lines and the size of the corpus file."""
+        """Estimate the number of documents from the first lines and the size of the corpus file."""
         return text_lines.estimate_lines(Path(self.load().documents_in[0].name))
 
     def query_hint(self) -> Mapping[str, int]:
-        """The approximate number of queries of each split, from the first lines and the size of its qrels file."""
+        """Estimate the number of queries of each split from the first lines and the size of its qrels file."""
         hints: dict[str, int] = {}
         for split, path in ((split, Path(part.name)) for split, part in self.load().qrels_in.items()):
             judgements = zip(range(_SAMPLED), qrels.iter_qrels(path), strict=False)
@@ -88,7 +88,7 @@ class Beir:
 
 @dataclass(frozen=True)
 class BeirCollection(source_files.PartedCollection):
-    """The files of a BEIR folder. One file has the queries of all splits; one may have all groups."""
+    """A BEIR folder opened for streaming. All splits share a queries file; both sides may share a groups file."""
 
     group_files: Mapping[Side, Path] = field(default_factory=dict)
     excluded_file: Path | None = None
@@ -102,22 +102,22 @@ class BeirCollection(source_files.PartedCollection):
         return any("answers" in text_lines.json_row(path, *line) for line in marked)
 
     def answers(self, split: str) -> Iterator[Answers]:
-        """The answers to the queries of all splits; the caller selects by query id."""
+        """Yield the answers to the queries of all splits; the caller selects by query id."""
         path = Path(next(iter(self.queries_in.values())).name)
         rows = ((path, number, text_lines.json_row(path, number, line)) for number, line in text_lines.read_lines(path))
         answers = (Answers(text_lines.id_field(*row, "_id"), text_lines.texts_field(*row, "answers")) for row in rows)
         return answers if self.with_answers() else iter(())
 
     def groups(self, side: Side) -> Iterator[Membership]:
-        """The memberships in the groups file, which may have both documents and queries."""
+        """Yield the memberships in the side's groups file, if any, which may list both documents and queries."""
         return qrels.read_groups(self.group_files[side]) if side in self.group_files else iter(())
 
     def excluded(self) -> Iterator[qrels.Exclusion]:
-        """The query-document pairs in the file of excluded passages."""
+        """Yield the query-document pairs in `excluded.tsv`; none if the file does not exist."""
         return qrels.read_excluded(self.excluded_file) if self.excluded_file else iter(())
 
     def parts(self) -> Iterator[source_files.Part]:
-        """All files; the files of excluded passages and of groups come last."""
+        """Yield a part for each file, with excluded passages and groups last."""
         yield from super().parts()
         if self.excluded_file:
             yield source_files.line_part(self.excluded_file, qrels.parse_exclusion)

@@ -58,7 +58,7 @@ class Text(NamedTuple):
 
 
 def read_file(path: Path) -> Iterator[tuple[int, Text | DataError]]:
-    """The numbered documents of a file, parsed by its suffix, with errors in place of unreadable documents."""
+    """Yield the numbered documents of a file, parsed according to its suffix, or an error for each unreadable one."""
     try:
         yield from FORMS[path.suffix.lower()](path)
     except DataError as error:
@@ -228,7 +228,7 @@ def _csv(path: Path) -> Iterator[tuple[int, Text | DataError]]:
                     reason = f"missing column `text`; the first line has {', '.join(columns):.80}"
                     raise DataError.at(path, number, reason)
                 if twice := [name for name in ("text", "title") if columns.count(name) > 1]:
-                    raise DataError.at(path, number, f"two columns `{twice[0]}`; rename one of them")
+                    raise DataError.at(path, number, f"column `{twice[0]}` appears twice; rename one of them")
             elif fields:
                 try:
                     if len(fields) > len(columns):
@@ -240,7 +240,7 @@ def _csv(path: Path) -> Iterator[tuple[int, Text | DataError]]:
                     yield number, error
             number = rows.line_num + 1
     except csv.Error as error:
-        raise DataError.at(path, number, f"not CSV ({error})") from error
+        raise DataError.at(path, number, f"not valid CSV ({error})") from error
 
 
 def _row(path: Path, number: int, text: str, title: str, lines: bool = True) -> Text:
@@ -289,15 +289,15 @@ FORMS: Mapping[str, Callable[[Path], Iterator[tuple[int, Text | DataError]]]] = 
     ".pdf": _pdf,
     ".py": _python,
 }
-"""The readers of files by their suffix."""
+"""The functions that read files, by file suffix."""
 ROWS = frozenset({".jsonl", ".csv"})
-"""The suffixes of files whose rows are documents."""
+"""The suffixes of files in which each row is a document."""
 USUAL_FORMS = frozenset(FORMS) - {".py"}
-"""The suffixes of files that are read by default."""
+"""The file suffixes that are read by default."""
 _LIBRARIES = {".md": "markdown-it-py", ".markdown": "markdown-it-py", ".pdf": "pypdf"}
 
 
 def reader_of(path: Path) -> str:
-    """The identity of a file's reader: the suffix, and the version of the parsing library."""
+    """Return the identity of a file's reader: the suffix and, if it uses a parsing library, the library's version."""
     suffix = path.suffix.lower()
     return f"{suffix} {version(_LIBRARIES[suffix])}" if suffix in _LIBRARIES else suffix

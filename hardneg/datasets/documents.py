@@ -1,4 +1,4 @@
-"""A folder of documents (text, Markdown, HTML, JSON Lines, CSV, PDF, Python), cut into passages; without queries."""
+"""A folder of documents (text, Markdown, HTML, JSON Lines, CSV, PDF, Python), cut into passages; it has no queries."""
 
 import re
 from collections import Counter
@@ -22,7 +22,7 @@ _SHOWN = 20
 
 
 class Passage(NamedTuple):
-    """A piece of a document: the number of its first line, its headings joined in one line, and its text."""
+    """A piece of a document: the number of its first line, the headings above it joined in one line, and its text."""
 
     line: int
     title: str
@@ -46,7 +46,7 @@ def _words(pieces: Iterable[_Piece]) -> int:
 class Cutting:
     """The sizes of passages in words: the maximum, the minimum, and the maximum overlap of neighbours.
 
-    Words are counted as in `word_spans`; a section with fewer than `least` is joined with the next one.
+    Words are counted as in `word_spans`; a section with fewer than `least` words is joined with the next one.
     """
 
     most: int
@@ -54,7 +54,7 @@ class Cutting:
     overlap: int
 
     def passages(self, text: Text) -> Iterator[Passage]:
-        """The passages of a document in order, each within one section and of about `most` words."""
+        """Yield the passages of a document in order, each within one section and at most about `most` words long."""
         if text.whole:
             yield from (Passage(block.line, text.title, block.text) for block in text.blocks)
             return
@@ -128,11 +128,11 @@ class Documents:
         glob: the pattern of files to read, such as `guide/**/*.md`; hidden files are ignored.
         forms: suffixes to read, such as `[md, html]`; by default txt, md, html, jsonl, csv and pdf. `py` must be
             listed explicitly; each function and class is then one passage.
-        words: passage length in words separated by white space (1.3 to 1.5 tokens each in most models); in scripts
-            without spaces, such as Chinese, Japanese or Thai, every two characters are a word.
-        min_words: the minimum length; a shorter section or last passage joins its neighbour in the file.
+        words: the maximum passage length in words separated by white space (1.3 to 1.5 tokens each in most models); in
+            scripts without spaces, such as Chinese, Japanese or Thai, every two characters are a word.
+        min_words: the minimum length; a shorter section or last passage is joined with its neighbour in the file.
         overlap: the maximum number of words, in whole sentences, that a passage shares with the next one.
-        without: names of files to skip, such as query files.
+        without: names of files to skip, such as files of queries.
     """
 
     source: str
@@ -146,11 +146,11 @@ class Documents:
     later: ClassVar[frozenset[str]] = frozenset({"without"})
 
     def load(self) -> "DocumentFolder":
-        """The folder, opened for streaming.
+        """Open the folder for streaming.
 
         Raises:
-            UsageError: forms are unknown or sizes are invalid; the message lists all of them.
-            DataError: the folder does not exist, or has no readable file.
+            UsageError: forms are unknown or sizes invalid (the message lists all problems), or the glob is invalid.
+            DataError: the folder does not exist or has no file to read, or a file name is not UTF-8.
             MissingDependency: `forms` includes pdf, but pypdf is not installed.
         """
         suffixes = self._suffixes()
@@ -171,7 +171,7 @@ class Documents:
         if not files:
             others = f", only {_suffix_counts(left_out)}" if left_out else ""
             wanted = ", ".join(sorted(suffix[1:] for suffix in suffixes))
-            raise DataError(f"{folder}: no files to read; {self.glob} matches no {wanted}{others}")
+            raise DataError(f"{folder}: no files to read; {self.glob} matches no {wanted} files{others}")
         return DocumentFolder(folder, files, Cutting(self.words, self.min_words, self.overlap), left_out, links)
 
     def _paths(self, folder: Path) -> list[Path]:
@@ -188,14 +188,14 @@ class Documents:
         return [path for path, _ in seen]
 
     def fingerprint(self) -> str:
-        """A digest of the names and bytes of the files, and of the versions of the libraries that read them."""
+        """Return a digest of the names and bytes of the files, and of the versions of the libraries that read them."""
         opened = self.load()
         names = [path.relative_to(opened.folder).as_posix() for path in opened.files]
         readers = sorted({reader_of(path) for path in opened.files} - {*FORMS})
         return store.digest(["documents", self.version, store.tree_digest(opened.folder, names), *readers])
 
     def size_hint(self) -> int:
-        """The approximate number of passages, from the sizes of the files."""
+        """Estimate the number of passages from the sizes of the files."""
         total = sum(path.stat().st_size for path in self.load().files)
         return max(1, total // (_BYTES_A_WORD * self.words))
 
@@ -220,7 +220,7 @@ class Documents:
 class DocumentFolder:
     """The passages of a folder's files, in the order of the file names.
 
-    left_out: the number of files not read, by suffix. links: the links that are not followed.
+    files: the files to read. left_out: the number of other files by suffix. links: the links that are not followed.
     """
 
     folder: Path
@@ -232,10 +232,10 @@ class DocumentFolder:
     _members: dict[Path, list[Membership]] = field(default_factory=dict)
 
     def documents(self) -> Iterator[Document]:
-        """Yield the passages.
+        """Yield the passages of all files, up to the first problem.
 
         Raises:
-            DataError: files or rows cannot be read; raised at the end, with the first of them, one per line.
+            DataError: files or rows cannot be read; raised after the last file, with the first problems, one per line.
         """
         errors: list[DataError] = []
         for part in self.parts():
@@ -252,15 +252,15 @@ class DocumentFolder:
             raise DataError(f"{self.folder}: {counted(len(errors), 'problem')}\n{lines}{more}")
 
     def splits(self) -> Sequence[str]:
-        """No splits: documents have no queries."""
+        """Return no splits, since documents have no queries."""
         return ()
 
     def queries(self, split: str) -> Iterator[Query]:
-        """No queries."""
+        """Return no queries."""
         return iter(())
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """No judgements."""
+        """Return no judgements."""
         return iter(())
 
     def groups(self, side: Side) -> Iterator[Membership]:
@@ -274,12 +274,11 @@ class DocumentFolder:
                     yield Membership(passage.doc_id, group)
 
     def notes(self) -> Sequence[str]:
-        """Notes on the files not read, by suffix, the links not followed, and the files without text."""
+        """Return notes on the files not read, by suffix, the links not followed, and the files without text."""
         notes = [f"left out: {_suffix_counts(self.left_out)}, not included in `forms`"] if self.left_out else []
         if self.links:
-            notes.append(
-                f"left out: {counted(len(self.links), 'link')} to no file inside, such as {self.links[0].name}"
-            )
+            links = counted(len(self.links), "link")
+            notes.append(f"left out: {links} without a target file in the folder, such as {self.links[0].name}")
         if self.left_out.get(".pdf") and find_spec("pypdf") is None:
             notes.append('reading PDF files requires pypdf: pip install "hardneg[pdf]"')
         if self._empty:
@@ -287,7 +286,7 @@ class DocumentFolder:
         return notes
 
     def parts(self) -> Iterator[source_files.Part]:
-        """The files."""
+        """Yield one part per file, with its passages as records."""
         for path in self.files:
             yield source_files.Part(str(path), partial(self._records, path))
 

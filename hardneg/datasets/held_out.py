@@ -20,9 +20,9 @@ class Withheld:
 
     Attributes:
         unlabelled: the share of queries to move to split `unlabelled`, without judgements and answers.
-        positives: the share of positives to hide from each other query with several positives; one always stays.
+        positives: the share of positives to hide from each remaining query with several; at least one always stays.
         seed: the random seed; with the same seed, a larger share withholds everything that a smaller share does.
-        halves: whether to add half of the text of each training positive to the corpus as an unlabelled document.
+        halves: whether to add half of each training positive's text to the corpus as an unlabelled document.
         siblings: the number of documents to keep in each group, in addition to one relevant document.
         groups: the share of the groups to remove, with their documents and their training queries.
     """
@@ -36,7 +36,7 @@ class Withheld:
     later: ClassVar[frozenset[str]] = frozenset({"halves", "siblings", "groups"})
 
     def problems(self) -> list[str]:
-        """One message per invalid option."""
+        """Return one message per invalid option."""
         problems = [
             f"{name} must be at least 0 and below 1, not {share:g}"
             for name in ("unlabelled", "positives", "groups")
@@ -49,9 +49,9 @@ class Withheld:
         return problems
 
     def left_of(self, documents: int, queries: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-        """Estimate the number of remaining documents and queries by split, ignoring halves and siblings.
+        """Estimate how many documents, and how many queries of each split, remain, ignoring halves and siblings.
 
-        queries: the numbers of all queries by split, including `train`. Documents relevant to other splits stay.
+        queries: the number of queries of each split, including `train`. Documents relevant to other splits stay.
         """
         remaining, others = queries[TRAIN] * (1 - self.groups), sum(queries.values()) - queries[TRAIN]
         unlabelled = round(remaining * self.unlabelled)
@@ -60,7 +60,7 @@ class Withheld:
         return round(documents * (1 - self.groups * trained)), splits | ({UNLABELLED: unlabelled} if unlabelled else {})
 
     def of(self, whole: Collection) -> "WithheldCollection":
-        """The collection without the withheld parts. Raises DataError if it needs groups but has none."""
+        """Return the collection without the withheld parts. Raises DataError if options need groups but it has none."""
         if self.siblings is not None:
             whole = _reduce_groups(whole, self.siblings, self.seed)
         if self.groups:
@@ -90,7 +90,7 @@ class _Whole:
         return self.whole.notes()
 
     def parts(self) -> Iterator[source_files.Part]:
-        """The parts of the whole collection, used to locate mistakes."""
+        """Return the parts of the whole collection, used to locate mistakes."""
         return source_files.parts_of(self.whole)
 
 
@@ -102,24 +102,24 @@ class PartOfCollection(_Whole):
     removed_queries: frozenset[str]
 
     def documents(self) -> Iterator[Document]:
-        """The remaining documents."""
+        """Yield the documents that are not removed."""
         return (document for document in self.whole.documents() if document.doc_id not in self.removed)
 
     def queries(self, split: str) -> Iterator[Query]:
-        """The remaining queries of a split."""
+        """Yield the queries of a split that are not removed."""
         return (query for query in self.whole.queries(split) if query.query_id not in self.removed_queries)
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """The judgements that link a split's remaining queries to remaining documents."""
+        """Yield a split's judgements between queries and documents that are not removed."""
         judgements = (each for each in self.whole.qrels(split) if each.query_id not in self.removed_queries)
         return (each for each in judgements if each.doc_id not in self.removed)
 
     def answers(self, split: str) -> Iterator[Answers]:
-        """The answers to the remaining queries of a split."""
+        """Yield the answers to the queries of a split that are not removed."""
         return (answer for answer in super().answers(split) if answer.query_id not in self.removed_queries)
 
     def notes(self) -> Sequence[str]:
-        """The notes of the whole collection, and the number of documents and queries left out."""
+        """Return the notes of the whole collection, and one with the numbers of removed documents and queries."""
         sizes = f"{counted(len(self.removed), 'document')} and {counted(len(self.removed_queries), 'query')}"
         return [*self.whole.notes(), f"withheld by group: {sizes}"]
 
@@ -131,7 +131,7 @@ class WithheldCollection(_Whole):
     shares: Withheld
 
     def documents(self) -> Iterator[Document]:
-        """The corpus; if halves are added, each follows its positive."""
+        """Yield the corpus; if halves are added, each half follows its document."""
         for document in self.whole.documents():
             yield document
             if document.doc_id in self._halved:
@@ -139,7 +139,7 @@ class WithheldCollection(_Whole):
                 yield Document(_half_id(document.doc_id), half(document.text, second))
 
     def splits(self) -> Sequence[str]:
-        """The splits of the whole collection, and `unlabelled` if queries are moved to it.
+        """Return the splits of the whole collection, and `unlabelled` if queries are moved to it.
 
         Raises DataError if split `train` is missing, or split `unlabelled` exists already.
         """
@@ -151,14 +151,14 @@ class WithheldCollection(_Whole):
         return [*splits, UNLABELLED] if self.shares.unlabelled else splits
 
     def queries(self, split: str) -> Iterator[Query]:
-        """The queries of one split."""
+        """Yield the queries of one split; moved queries are in `unlabelled` instead of `train`."""
         if split not in (TRAIN, UNLABELLED):
             return self.whole.queries(split)
         moved = split == UNLABELLED
         return (query for query in self.whole.queries(TRAIN) if self._moves(query.query_id) == moved)
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """The judgements of one split that are not withheld."""
+        """Yield the judgements of one split that are not withheld."""
         if split == UNLABELLED:
             return iter(())
         if split != TRAIN:
@@ -166,14 +166,14 @@ class WithheldCollection(_Whole):
         return (judgement for judgement in self.whole.qrels(TRAIN) if not self._withholds(judgement))
 
     def answers(self, split: str) -> Iterator[Answers]:
-        """The answers to the queries of one split; none for unlabelled queries, as answers are labels."""
+        """Yield the answers to the queries of one split; none for unlabelled queries, as answers are labels."""
         if split == UNLABELLED:
             return iter(())
         answers = super().answers(split)
         return answers if split != TRAIN else (item for item in answers if not self._moves(item.query_id))
 
     def withheld(self) -> Iterator[Judgement]:
-        """The withheld judgements, including the judgements of halves."""
+        """Yield the withheld judgements, and a judgement for the half of each relevant document if halves are added."""
         for judgement in self.whole.qrels(TRAIN):
             if self._withholds(judgement):
                 yield judgement
@@ -265,7 +265,7 @@ def _document_groups(collection: Collection) -> Mapping[str, str]:
     doc_ids = (document.doc_id for document in collection.documents())
     groups = {doc_id: members[doc_id] for doc_id in doc_ids if doc_id in members} if members else {}
     if not groups:
-        raise DataError("withheld: siblings and groups require groups of documents, such as groups.tsv of beir")
+        raise DataError("withheld: siblings and groups need groups of documents, e.g. groups.tsv in a BEIR folder")
     return groups
 
 
@@ -279,9 +279,9 @@ def _positives(collection: Collection, splits: Sequence[str]) -> dict[str, set[s
 
 
 def half(text: str, second: int) -> str:
-    """The first or second half of a text, cut at the first space after the middle, or in the middle if none follows.
+    """Return half of a text, cut at the first space after the middle, or in the middle if none follows.
 
-    A text in a script without spaces between words is cut in the middle.
+    Text in a script without spaces between words is cut in the middle. second: 0 for the first half, else the second.
     """
     from hardneg.records.text import unspaced
 

@@ -19,11 +19,11 @@ _SCRIPT = re.compile(r"scripts are no longer supported, but found (\S+)")
 
 @dataclass(frozen=True)
 class HubTable:
-    """The location of one table; values left at None are derived from the loader's `source` and the usual layouts.
+    """The location of one table; values that are None are derived from the loader's `source` and the usual layouts.
 
     repo: a hub id or a local folder.
     config: the configuration of the repository; in a plain local folder, the subfolder or file stem.
-    split: the only split to read; None reads all.
+    split: the only split to read; None reads all splits.
     revision: a branch, tag or commit of `repo`.
     """
 
@@ -45,7 +45,7 @@ class HubTable:
 
 
 def open_table(table: HubTable) -> dict[str, Any]:
-    """Open the table's splits as streaming datasets, by name (`validation` is `dev`).
+    """Open the table's splits for streaming; return datasets by split name (`validation` is `dev`).
 
     Raises:
         DataError: the table cannot be reached, or does not have the requested split.
@@ -80,14 +80,14 @@ def _refusals(table: HubTable) -> Iterator[Any]:
             copy = f"hf:mteb/{name}, which has the same data" if owner.lower() == "beir" else "a copy in Parquet"
             advice = f"use {copy}"
         elif "gated" in str(error).lower():
-            reason = "it is gated"
-            advice = f"accept its terms on {datasets.config.HF_ENDPOINT}/datasets/{table.repo}, run `hf auth login`"
+            reason = "the dataset is gated"
+            advice = f"accept its terms on {datasets.config.HF_ENDPOINT}/datasets/{table.repo}, and run `hf auth login`"
         at = f" at revision {table.revision}" if table.revision else ""
         raise DataError(f"{table.title}{at} cannot be opened: {reason}; {advice}") from error
 
 
 def numbered_rows(title: str, rows: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-    """Number rows from 1; `title` names the table in errors. Raises DataError if reading fails."""
+    """Yield rows with numbers from 1; `title` names the table in errors. Raises DataError if reading fails."""
     number = 0
     try:
         for number, row in enumerate(rows, 1):
@@ -120,9 +120,9 @@ def row_part(
 
 
 def table_digest(table: HubTable) -> str:
-    """The identity of a repository's content: a digest of a local folder's files, or the hub's commit.
+    """Return the identity of a repository's content: a digest of the local files, or the hub's commit.
 
-    A full commit hash as revision is returned unchanged; any other revision is looked up on the hub.
+    If `revision` is a full commit hash, it is returned unchanged; any other revision is looked up on the hub.
 
     Raises DataError if the hub cannot be reached, or the repository does not exist.
     """
@@ -159,12 +159,12 @@ def _arguments(table: HubTable, datasets: Any) -> dict[str, Any]:
 def _value(where: str, number: int, row: dict[str, Any], column: str) -> Any:
     if column not in row:
         known = ", ".join(row)
-        raise DataError.at(where, number, f"missing column {column!r} among {known}; set its name in `columns`")
+        raise DataError.at(where, number, f"missing column {column!r} (available: {known}); set its name in `columns`")
     return row[column]
 
 
 def text_cell(where: str, number: int, row: dict[str, Any], column: str) -> str:
-    """The text in a column. Raises DataError if it is missing or not a string."""
+    """Return the string in a column. Raises DataError if the column is missing or its value is not a string."""
     value = _value(where, number, row, column)
     if not isinstance(value, str):
         raise DataError.at(where, number, f"column {column!r} must contain strings, not {value!r:.40}")
@@ -172,7 +172,7 @@ def text_cell(where: str, number: int, row: dict[str, Any], column: str) -> str:
 
 
 def id_cell(where: str, number: int, row: dict[str, Any], column: str) -> str:
-    """The id in a column, a word or an integer. Raises DataError if it is missing or invalid."""
+    """Return the id in a column, given as a word or an integer. Raises DataError if it is missing or invalid."""
     value = _value(where, number, row, column)
     name = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(name, str) or not text_lines.one_word(name):
@@ -181,19 +181,19 @@ def id_cell(where: str, number: int, row: dict[str, Any], column: str) -> str:
 
 
 class TableLoader:
-    """A loader of tables; the first table is the corpus."""
+    """Base class for loaders of hub tables; the first table is the corpus."""
 
     def tables(self) -> tuple[HubTable, ...]:
-        """The tables, the corpus first."""
+        """Return the locations of the tables, the corpus first."""
         raise NotImplementedError
 
     def look_up(self) -> Lookup:
-        """The approximate number of documents, if known. Raises DataError if a table cannot be reached."""
+        """Look up the approximate number of documents, if known. Raises DataError if a table cannot be reached."""
         documents, *_ = [self._rows(table) for table in self.tables()]
         return Lookup(note=f"about {documents:,} documents" if documents else "")
 
     def size_hint(self) -> int:
-        """The number of documents in the repository's metadata, 0 if unknown."""
+        """Return the number of documents according to the repository's metadata; 0 if unknown."""
         with suppress(Exception):
             return self._rows(self.tables()[0])
         return 0
@@ -204,17 +204,17 @@ class TableLoader:
             return sum(split.num_examples or 0 for split in splits.values())
 
     def corpus_rows(self) -> tuple[str, Any]:
-        """The title and rows of the corpus. Raises DataError if it has several splits."""
+        """Return the title of the corpus and a function for its rows. Raises DataError if it has several splits."""
         table = self.tables()[0]
         splits = open_table(table)
         if len(splits) != 1:
-            raise DataError(f"{table.title}: has splits {', '.join(splits)}; choose one with `corpus.split`")
+            raise DataError(f"{table.title}: has several splits ({', '.join(splits)}); choose one with `corpus.split`")
         return table.title, partial(iter, *splits.values())
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns; the title column is optional, and so are the values in it."""
+    """The column names in the tables; the title column is optional, and its values may be null."""
 
     doc_id: str = "_id"
     title: str = "title"
@@ -232,9 +232,9 @@ class HuggingFace(TableLoader):
 
     `source` is a hub id or a local folder. By default, the tables `corpus` and `queries` are the
     configurations with these names. The qrels are the repository `source`-qrels if `source` is a BeIR repository, the
-    folder `qrels` of a local `source`, or otherwise the configuration `default`. The splits are the splits of the
-    qrels; `validation` is `dev`. Ids may be integers. If the query table has a split of the same name, that split is
-    read, otherwise the whole table; queries without judgements are left out and noted.
+    folder `qrels` of a local `source`, or otherwise the configuration `default`. The splits come from the qrels;
+    `validation` is named `dev`. Ids may be integers. If the query table has a split with the name of a qrels split,
+    that split is read, otherwise the whole table; queries without judgements are left out and noted.
 
     MS MARCO passages are `HuggingFace("mteb/msmarco")`; the splits are train, dev and test. A repository with a
     loading script is refused. A commit hash as `revision` pins the data and needs no look-up on the hub.
@@ -258,7 +258,7 @@ class HuggingFace(TableLoader):
     extra: ClassVar[str] = "hub"
 
     def load(self) -> source_files.PartedCollection:
-        """The collection, opened for streaming. Raises DataError if a table cannot be reached."""
+        """Open the collection for streaming. Raises DataError if a table cannot be reached."""
         _, queries, qrels = self.tables()
         corpus, asked, judged = self.corpus_rows(), open_table(queries), open_table(qrels)
         queries_in, qrels_in = dict[str, source_files.Part](), dict[str, source_files.Part]()
@@ -289,14 +289,14 @@ class HuggingFace(TableLoader):
         yield Judgement(query_id, doc_id, int(grade))
 
     def fingerprint(self) -> str:
-        """A digest of the local files or the hub's commits, and of the options."""
+        """Return a digest of the local files or the hub's commits, and of the options."""
         tables = self.tables()
         content = [table_digest(table) for table in tables]
         layout = [[table.config, table.split] for table in tables]
         return store.digest(["hf", self.version, content, layout, asdict(self.columns)])
 
     def tables(self) -> tuple[HubTable, HubTable, HubTable]:
-        """Corpus, queries and qrels."""
+        """Return the tables of the corpus, the queries and the qrels, with defaults filled in."""
         corpus, queries, qrels = (
             table if table.repo else replace(table, repo=self.source, revision=table.revision or self.revision)
             for table in (self.corpus, self.queries, self.qrels)

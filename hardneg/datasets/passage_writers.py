@@ -18,7 +18,7 @@ def _check_words(words: tuple[int, int]) -> None:
 
 @dataclass(frozen=True)
 class Heading:
-    """Uses a passage's title as its query and removes it from the passage, because titles resemble real queries.
+    """Uses the title of a passage, which resembles a real query, as the query and removes it from the passage.
 
     A passage gets at most one query, however many are requested, and none without a title.
 
@@ -31,7 +31,7 @@ class Heading:
     words: int = 2
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """Yield the title of each document, and the document without its title."""
+        """Yield each document's title as a query, and the document without it; without a usable title, no query."""
         for document in documents:
             title = " ".join(document.title.split())
             fits = count > 0 and len(word_spans(title)) >= self.words and bool(document.text.strip())
@@ -57,7 +57,7 @@ class FirstSentence:
         _check_words(self.words)
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """Yield the first sentence of each document's docstring, and the document without the docstring."""
+        """Yield the first docstring sentence of each document, if usable, and the document without the docstring."""
         for document in documents:
             body = getattr(pydocs.parsed(document.text), "body", [])
             node = body[0] if len(body) == 1 and count > 0 and isinstance(body[0], pydocs.Definition) else None
@@ -76,7 +76,7 @@ class InverseCloze:
     At least one sentence stays in the passage. A repeated sentence is removed everywhere.
 
     Source: Lee et al., Latent Retrieval for Weakly Supervised Open Domain Question Answering (ACL 2019): the Inverse
-    Cloze Task. In the paper, a sentence stays in its passage in 10 % of the cases.
+    Cloze Task. In the paper, a sentence stays in its passage in 10% of the cases.
 
     Args:
         kept: the share of queries whose sentence stays in the passage.
@@ -94,7 +94,7 @@ class InverseCloze:
         _check_words(self.words)
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """Yield up to `count` sentences of each document, and the document without these sentences."""
+        """Yield up to `count` sentences of each document, and the document without the removed ones."""
         for document in documents:
             parts = sentences(document.text)
             different = list(dict.fromkeys(parts))
@@ -130,12 +130,12 @@ class Crop:
 
     def __post_init__(self) -> None:
         if not 0 < self.shortest <= self.longest <= 1:
-            raise PluginError(f"0 < shortest <= longest <= 1 is required, not {self.shortest} and {self.longest}")
+            raise PluginError(f"shortest {self.shortest} and longest {self.longest} break 0 < shortest <= longest <= 1")
         if self.words < 4:
             raise PluginError(f"words must be at least 4, not {self.words}")
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """Yield `count` spans of each document, and the document with another span as its text."""
+        """Yield up to `count` different spans of each document, and the document with another span as its text."""
         for document in documents:
             words = word_spans(document.text)
             if len(words) < self.words:

@@ -42,7 +42,7 @@ class SourceFile:
 
     @cached_property
     def text(self) -> bytes:
-        """The lines joined with line feeds."""
+        """The UTF-8 source with line feeds as line ends."""
         return b"\n".join(self.lines)
 
     @cached_property
@@ -50,16 +50,16 @@ class SourceFile:
         return [0, *accumulate(len(line) + 1 for line in self.lines)]
 
     def at(self, line: int, column: int) -> int:
-        """The byte offset of a position in `text`."""
+        """Return the byte offset in `text` of a line, from 1, and a column in bytes."""
         return self._starts[line - 1] + column
 
     def end(self, node: ast.stmt) -> int:
-        """The byte offset in `text` where a node ends."""
+        """Return the byte offset in `text` at which a node ends."""
         return self.at(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
 
 
 def parsed(source: str | bytes) -> ast.Module | SyntaxError:
-    """The syntax tree of a module's source. Any exception of the parser becomes a SyntaxError."""
+    """Parse a module's source; return the syntax tree, or any exception of the parser as a SyntaxError."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -71,12 +71,12 @@ def parsed(source: str | bytes) -> ast.Module | SyntaxError:
 
 
 def first_sentence(docstring: str) -> str:
-    """The first sentence of a docstring, verbatim."""
+    """Return the first sentence of a docstring, verbatim."""
     return _SENTENCE.split(_PARAGRAPH.split(docstring.strip(), maxsplit=1)[0], maxsplit=1)[0]
 
 
 def definitions(tree: ast.Module) -> Iterator[tuple[str, Definition]]:
-    """The outermost functions and classes, and documented nested definitions, in order with dotted names."""
+    """Yield dotted names and nodes of outermost and of documented nested functions and classes, in source order."""
     waiting: list[tuple[ast.AST, str]] = [(tree, "")]
     while waiting:
         node, name = waiting.pop()
@@ -93,7 +93,7 @@ def _children(node: ast.AST) -> list[ast.AST]:
 
 
 def code_of(node: Definition, file: SourceFile, docstring: bool = False) -> str:
-    """The verbatim code from `def` or `class` on, with or without the docstring.
+    """Return a definition's code, verbatim from `def` or `class` on, with or without the docstring.
 
     The bodies of documented definitions within it become `...`, so that no passage contains another passage or its
     docstring. Decorators, empty lines and common indentation are removed.
@@ -132,7 +132,7 @@ class Docstring(NamedTuple):
 
 
 def find_package(package: str) -> Path:
-    """The folder of an installed package, or the file of a single module.
+    """Return the folder of an installed package, or the file if it is a single module.
 
     Raises:
         UsageError: the name is dotted; finding that package would import its parent.
@@ -153,7 +153,7 @@ def find_package(package: str) -> Path:
 
 
 def installed_packages() -> list[str]:
-    """The names of this environment's packages that have Python source, except editable installs."""
+    """Return the names of this environment's packages with Python source, except editable installs."""
     roots = [Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")]
     names = []
     for name in sorted(metadata.packages_distributions()):
@@ -167,9 +167,9 @@ def installed_packages() -> list[str]:
 
 
 def package_version(package: str) -> str:
-    """The version of a package, or a digest of its files if it has none.
+    """Return the version of a package, or a digest of its files if it has none.
 
-    Raises UsageError and MissingDependency as `find_package` does.
+    Raises the errors of `find_package`.
     """
     try:
         return metadata.version(_DISTRIBUTIONS.get(package, package))
@@ -185,7 +185,7 @@ def _source_files(root: Path) -> list[str]:
 
 
 def read_docstrings(package: str, left_out: Counter[str], seen: set[bytes]) -> Iterator[Docstring]:
-    """All docstrings of a package's modules, classes, functions and methods, except the docstrings of its tests.
+    """Yield all docstrings of a package's modules, classes, functions and methods, skipping its tests.
 
     Args:
         package: the top-level name of a package.
@@ -225,7 +225,7 @@ def _docstrings(module: str, source: bytes, left_out: Counter[str]) -> Iterator[
             scope = name if isinstance(node, ast.ClassDef) else scope
             text = ast.get_docstring(node)
             if text and name in names:
-                left_out["further docstrings of one name"] += 1
+                left_out["docstrings with a duplicate name"] += 1
             elif text:
                 names.add(name)
                 yield Docstring(name, text, scope, node, file)
@@ -241,11 +241,11 @@ class SplitShares(NamedTuple):
 
     @property
     def by_split(self) -> dict[str, float]:
-        """The share of each split."""
+        """The share of queries in each split, by split name."""
         return {"train": 1 - self.dev - self.test, "dev": self.dev, "test": self.test}
 
     def split(self, item_id: str) -> str:
-        """The split of an id, which depends only on the id and the seed; a larger test share keeps all `test` ids."""
+        """Return the split of an id, given the seed and the shares; a larger test share keeps all `test` ids."""
         share = runtime.derive_seed(self.seed, "split", item_id) / 2**64
         if share < self.test:
             return "test"
@@ -253,7 +253,7 @@ class SplitShares(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A summary and its passage; all queries of a group are in one split."""
+    """A summary as a query, and its passage; all queries of a group are in the same split."""
 
     doc_id: str
     query: str
@@ -271,7 +271,7 @@ class PyDocs:
 
     Args:
         packages: top-level names of installed packages; `*` means all installed packages except editable ones.
-        max_passages: the cap on passages; the sample depends only on the ids, and a higher cap only adds passages.
+        max_passages: the cap on passages; the sample depends only on ids and seed, and a higher cap only adds passages.
         min_passage_words: the minimum number of words in a passage; shorter passages are left out.
         query_words: the minimum and maximum number of words in a query.
         seed: the random seed for the sample and the splits.
@@ -291,7 +291,7 @@ class PyDocs:
     later: ClassVar[frozenset[str]] = frozenset({"dev_share", "test_share"})
 
     def load(self) -> "PyDocsCollection":
-        """The collection, read from the sources in a few seconds and held in memory.
+        """Read the collection from the sources into memory, which takes a few seconds.
 
         Raises:
             MissingDependency: a package is not installed.
@@ -300,17 +300,17 @@ class PyDocs:
         return PyDocsCollection(*self._parts())
 
     def fingerprint(self) -> str:
-        """A digest of the packages' versions (or their sources), the options and Python's version."""
+        """Return a digest of the packages' versions (or their sources), the options and Python's version."""
         versions = [[package, package_version(package)] for package in self._names]
         options = store.options_in_key(self)
         return store.digest([self.name, self.version, options, versions, list(sys.version_info[:2])])
 
     def size_hint(self) -> int:
-        """The maximum number of passages, which the default packages reach."""
+        """Return the maximum number of passages, which the default packages reach."""
         return self.max_passages
 
     def query_hint(self) -> Mapping[str, int]:
-        """The approximate number of queries of each split: its share of the cap."""
+        """Estimate the number of queries of each split as its share of `max_passages`."""
         return {split: round(share * self.max_passages) for split, share in self._shares.by_split.items()}
 
     @property
@@ -385,7 +385,7 @@ class PyDocs:
 
 @dataclass(frozen=True)
 class PyDocsCollection:
-    """Passages ordered by id; queries and judgements by split, in the order of the query ids."""
+    """A collection in memory: passages ordered by id, and each split's queries and judgements ordered by query id."""
 
     passages: Sequence[Document]
     by_split: dict[str, list[tuple[Query, list[str]]]]
@@ -393,26 +393,26 @@ class PyDocsCollection:
     group_of: Mapping[str, str]
 
     def documents(self) -> Iterator[Document]:
-        """The passages, without titles: an object's name would give the query away."""
+        """Yield the passages, without titles, since an object's name would give the query away."""
         return iter(self.passages)
 
     def splits(self) -> Sequence[str]:
-        """The splits `train`, `dev` and `test`."""
+        """Return the names of the splits: `train`, `dev` and `test`."""
         return list(self.by_split)
 
     def queries(self, split: str) -> Iterator[Query]:
-        """The summaries; the id of a query is the name of one object that the summary describes."""
+        """Yield a split's summaries; the id of a query is the name of one object that the summary describes."""
         return (query for query, _ in self.by_split[split])
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """Relevance 1 for each passage whose summary is the query."""
+        """Yield a judgement with relevance 1 for each query of a split and each passage with that summary."""
         return (Judgement(query.query_id, doc_id, 1) for query, doc_ids in self.by_split[split] for doc_id in doc_ids)
 
     def notes(self) -> Sequence[str]:
-        """The numbers of files and docstrings that were left out, by reason."""
+        """Return a note for each reason to leave out files, docstrings or passages, with their number."""
         return [f"left out: {count} {reason}" for reason, count in sorted(self.left_out.items()) if count]
 
 
 def text_key(text: str) -> str:
-    """The case-folded text without final punctuation, so that equal queries have equal keys."""
+    """Return case-folded text without final spaces, full stops and colons, so that equal queries have equal keys."""
     return text.casefold().rstrip(" .:")

@@ -1,4 +1,4 @@
-"""Adapters of peft: their files and settings, loading them into a transformer, and merging them into its weights."""
+"""peft adapters: their files and settings, adding them to a transformer, and merging them into its weights."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -13,7 +13,7 @@ from hardneg.runtime import derive_seed
 from hardneg.store import digest, file_digest
 
 NAME = "default"
-"""The name of the adapter in a transformer, as peft requires."""
+"""The name under which peft registers the adapter in a transformer."""
 # Versions, paths, and whether the adapter was saved for further training.
 _IGNORED = {"base_model_name_or_path", "revision", "peft_version", "inference_mode", "auto_mapping", "task_type"}
 
@@ -30,7 +30,7 @@ def with_base(spec: ModelSpec, location: model_files.Location) -> tuple[ModelSpe
 
 
 def adapter_in(folder: Path, spec: ModelSpec) -> AdapterSpec:
-    """Return the adapter in a transformer's folder. Raises ModelError if the spec sets a different adapter."""
+    """Read a folder's adapter; `save` comes from the spec. Raises ModelError if the spec sets a different adapter."""
     settings = settings_in(folder)
     if spec.adapter is not None and spec.adapter.settings() != settings.settings():
         _refuse_settings(spec, folder)
@@ -39,11 +39,11 @@ def adapter_in(folder: Path, spec: ModelSpec) -> AdapterSpec:
 
 def _refuse_settings(spec: ModelSpec, folder: Path) -> None:
     if spec.adapter is not None and spec.adapter != AdapterSpec(save=spec.adapter.save):
-        raise ModelError(f"model {spec.name!r}: {folder} already has an adapter; set only adapter.save")
+        raise ModelError(f"model {spec.name!r}: {folder} already has an adapter, so set only adapter.save")
 
 
 def adapter_content(folder: Path) -> list[str]:
-    """Return digests of a trained adapter's settings (without file paths) and weights."""
+    """Return digests of a trained adapter's settings (without paths and versions) and weights."""
     config = {name: value for name, value in model_files.check_adapter(folder).items() if name not in _IGNORED}
     if isinstance(targets := config.get("target_modules"), list):
         config["target_modules"] = sorted(targets)
@@ -51,7 +51,7 @@ def adapter_content(folder: Path) -> list[str]:
 
 
 def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
-    """Return a trained adapter's content or commit, or a new one's settings. Raises ModelError if unavailable."""
+    """Return a trained adapter's digests or hub commit, or a new one's settings. Raises ModelError if unavailable."""
     if adapter.source is None:
         return {**adapter.settings(), "save": adapter.save}
     location = _located(adapter)
@@ -69,7 +69,7 @@ def adapter_folder(adapter: AdapterSpec) -> Path | None:
 
 
 def look_up_adapter(adapter: AdapterSpec | None) -> Lookup:
-    """Return a trained adapter's size, local and to download; 0 for a new one. Raises ModelError if unavailable."""
+    """Return a trained adapter's size in bytes, local and to download; 0 for a new one. May raise ModelError."""
     if adapter is None or adapter.source is None:
         return Lookup()
     location = _located(adapter)
@@ -89,7 +89,7 @@ def _located(adapter: AdapterSpec) -> model_files.Location:
 
 
 def settings_in(folder: Path) -> AdapterSpec:
-    """Return the settings of a trained adapter."""
+    """Read a trained adapter's settings from its folder. Raises ModelError if it is missing or unsupported."""
     config = model_files.check_adapter(folder)
     targets = config.get("target_modules")
     return AdapterSpec(
@@ -102,7 +102,7 @@ def settings_in(folder: Path) -> AdapterSpec:
 
 
 def noted(adapter: AdapterSpec) -> dict[str, Any]:
-    """Return the adapter settings to save with the model, so that the adapter can be trained further."""
+    """Return the adapter settings to save with the model for further training; only `save` if it is saved apart."""
     if adapter.save == "apart":
         return {"save": adapter.save}
     folder = adapter_folder(adapter)
@@ -110,21 +110,20 @@ def noted(adapter: AdapterSpec) -> dict[str, Any]:
 
 
 def saved_adapter(content: Any, path: Path) -> AdapterSpec | None:
-    """Return the adapter from settings saved by `noted`. Raises ModelError if the settings are malformed."""
+    """Return the adapter with settings saved by `noted`, None if there are none. Raises ModelError if malformed."""
     if content is None:
         return None
     try:
         targets = content.get("target_modules", AUTO)
         return AdapterSpec(**{**content, "target_modules": targets if isinstance(targets, str) else tuple(targets)})
     except (TypeError, AttributeError) as error:
-        raise ModelError(f"{path}: invalid adapter settings; save the model again") from error
+        raise ModelError(f"{path}: invalid adapter settings; re-save the model") from error
 
 
 def put_adapters(whole: Any, spec: FullSpec, location: model_files.Location, learns: bool) -> None:
     """Add the spec's adapter to the transformer of each side; a new adapter is added only if `learns` is true.
 
-    whole: an nn.Module with the model's modules. location: location of the model. An existing adapter is trained
-    further.
+    whole: an nn.Module with the model's modules. location: the model's location; an adapter there is trained further.
 
     Raises ModelError if the adapter does not fit the model, or peft is not installed.
     """
@@ -141,7 +140,7 @@ def put_adapters(whole: Any, spec: FullSpec, location: model_files.Location, lea
     for side in SIDES:
         transformer, own = towers.route(whole, side)[0], folders[side][0]
         if not hasattr(getattr(transformer, "model", None), "add_adapter"):
-            raise ModelError(f"model {spec.name!r} has no transformer for an adapter; omit model.adapter")
+            raise ModelError(f"model {spec.name!r} has no transformer to add an adapter to; omit model.adapter")
         if id(transformer) in done:
             continue
         done.add(id(transformer))
@@ -153,7 +152,7 @@ def put_adapters(whole: Any, spec: FullSpec, location: model_files.Location, lea
 
 
 def _put_in(model: Any, adapter: AdapterSpec, folder: Path | None, base: str, revision: str | None) -> None:
-    """Add the adapter from a folder, or a new one, which initially has no effect; freeze the model's own weights."""
+    """Add a folder's adapter, or a new one that initially has no effect, and freeze the model's own weights."""
     try:
         import peft
     except ImportError as error:
@@ -175,7 +174,7 @@ def _put_in(model: Any, adapter: AdapterSpec, folder: Path | None, base: str, re
             model.add_adapter(config, NAME)
         except (ValueError, TypeError, ImportError, LookupError) as error:
             reason = " ".join(str(error).split())[:200]
-            raise ModelError(f"adapter cannot be added to model {base!r} ({reason})") from error
+            raise ModelError(f"adapter cannot be added to model {base!r} ({reason}); check its options") from error
     config = model.peft_config[NAME]
     config.base_model_name_or_path, config.revision = base, revision
     if folder is not None:
@@ -186,19 +185,20 @@ def _put_in(model: Any, adapter: AdapterSpec, folder: Path | None, base: str, re
 
 
 def _fill(model: Any, folder: Path) -> None:
-    """Load a trained adapter's weights and make only them trainable. Raises ModelError if they do not fit."""
+    """Load a trained adapter's weights and make only them trainable. Raises ModelError if they do not fit the model."""
     from peft import set_peft_model_state_dict
     from safetensors.torch import load_file
 
     try:
         result: Any = set_peft_model_state_dict(model, load_file(str(folder / model_files.ADAPTER_WEIGHTS)), NAME)
     except (OSError, RuntimeError, ValueError, KeyError) as error:
-        raise ModelError(f"adapter {folder}: does not fit its base ({' '.join(str(error).split())[:200]})") from error
+        reason = " ".join(str(error).split())[:200]
+        raise ModelError(f"adapter {folder}: does not fit its base model ({reason}); check name and adapter") from error
     _learn(model)
     names = {name for name, weights in model.named_parameters() if weights.requires_grad}
     if others := [*names.intersection(result.missing_keys), *result.unexpected_keys]:
         raise ModelError(
-            f"adapter {folder}: does not fit its base ({min(others)}); set name to the base model it was trained on"
+            f"adapter {folder}: does not fit its base model ({min(others)}); set name to the model it was trained on"
         )
 
 
@@ -238,7 +238,7 @@ def merged(module: Any) -> Any:
 
 
 def layer_targets(model: Any) -> list[str]:
-    """Return the names of a transformer's linear layers, without heads and poolers. Raises ModelError if none exist."""
+    """Return name suffixes of a transformer's linear layers, without heads and poolers. Raises ModelError if none."""
     from torch import nn
 
     def stacks(model: nn.Module) -> Iterator[nn.ModuleList]:  # each outermost list of layers of one class
@@ -250,5 +250,5 @@ def layer_targets(model: Any) -> list[str]:
 
     parts = (item for stack in stacks(model) for item in stack[0].named_modules())
     if not (names := dict.fromkeys(name for name, part in parts if isinstance(part, nn.Linear))):
-        raise ModelError("adapter.target_modules: no linear layers found in the model; list their names")
+        raise ModelError("adapter.target_modules: no linear layers found in the model; list layer names")
     return list(names)

@@ -1,4 +1,4 @@
-"""Encoders with a local network, which turn texts into vectors or term weights, with or without gradients."""
+"""Encoders with a local network, which encode texts as vectors or term weights, with or without gradients."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,9 +25,9 @@ from hardneg.records import Encoded, ModelError
 from hardneg.runtime import Progress, Silent, World, devices
 
 Batches = Iterable[tuple[NDArray[np.int64], Tensor]]
-"""The row numbers of a batch of texts, int64 [b], and their encoding."""
+"""Batches of encoded texts: the row numbers of each batch, int64 [b], and its texts as a tensor."""
 TOKENISERS = min(4, os.cpu_count() or 1)
-"""Number of windows tokenised at a time; a fast tokenizer uses all cores, unless an environment variable forbids it."""
+"""Number of windows tokenised at once; a fast tokenizer uses all cores unless TOKENIZERS_PARALLELISM is false."""
 _DEFAULTS, _SILENT = EncodeOptions(), Silent()
 _PASSES = 4  # minimum number of passes per group of windows on a GPU; its texts are sorted by length together
 _FEW = 15  # maximum number of different texts that may have equal vectors
@@ -50,17 +50,17 @@ class Representation:
     count_rows = staticmethod(stream.count_rows)
 
     def expanded(self, read: tokens.Tokens, transformer: Any) -> tokens.Tokens:
-        """Apply the transformer's query expansion to query tokens. Raises ModelError if the form has none."""
+        """Apply the transformer's query expansion to query tokens. Raises ModelError if the form has no expansion."""
         if getattr(transformer, "query_expansion", None):
             raise ModelError("the model's query_expansion requires token vectors; set encoder: multi-vector")
         return read
 
     def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
-        """Encode a batch of texts as a tensor, with a forward pass of their features through an encoder's parts."""
+        """Encode a batch of texts as a tensor by passing their features through an encoder's parts."""
         return towers.forward(parts, features, device, side)["sentence_embedding"]
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> Encoded:
-        """Collect `count` encoded texts on the host in order, from batches in any order, with a single device copy."""
+        """Collect `count` texts on the host in row order, from batches in any order, with one copy from the device."""
         vectors = torch.empty((count, dimension))
         for rows, part in batches:
             vectors = vectors if vectors.device == part.device else vectors.to(part.device)
@@ -69,18 +69,18 @@ class Representation:
         return array
 
     def collect(self, tensor: Tensor) -> Encoded:
-        """Copy encoded texts from a tensor to the host."""
+        """Copy encoded texts from a tensor to the host, by default as float32 [n, d]."""
         array: NDArray[np.float32] = tensor.float().cpu().numpy()
         return array
 
     def tensor(self, encoded: Any, device: torch.device) -> Tensor:
-        """Copy encoded texts to a tensor on the device."""
+        """Copy encoded texts, in the form that `collect` returns, to a tensor on the device."""
         return torch.from_numpy(encoded).to(device)
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
-        """Compute inner products, float32 or float64 [B, M], with gradients and without autocast.
+        """Compute inner products of queries and documents, float32 or float64 [B, M], with gradients, without autocast.
 
-        columns: int64 [M], the document in each column; None means every document once.
+        columns: int64 [M], the document scored in each column; None scores every document once, in order.
         """
         chosen = documents if columns is None else documents[columns]
         with torch.autocast(queries.device.type, enabled=False):
@@ -100,7 +100,7 @@ class Representation:
         return corpus
 
     def writer(self, folder: Path, rows: Any, dimension: int) -> StoreWriter:
-        """Return a writer for the rows."""
+        """Return a writer for the encoded rows, by default of a flat index."""
         return vectors.FlatWriter(folder, dimension, len(rows))
 
 
@@ -117,7 +117,7 @@ class Encoder:
 
     @property
     def dimension(self) -> int:
-        """The dimension of the vectors."""
+        """The dimension of the vectors after any truncation, or the number of terms."""
         return int(self.module.get_embedding_dimension() or 0)
 
     @property
@@ -127,7 +127,7 @@ class Encoder:
 
     @property
     def twins(self) -> bool:
-        """True if queries and documents have separate encoders."""
+        """Whether queries and documents are encoded by separate modules."""
         return towers.has_twins(self.module)
 
     def parts(self, side: Side) -> list[Any]:
@@ -151,11 +151,11 @@ class Encoder:
         return tokens.typed(read, self.spec.token_type(side)) if self.spec.typed else read
 
     def features(self, texts: Sequence[str], side: Side) -> dict[str, Tensor]:
-        """Return the inputs of `embed` by name, as int64 tensors [n, longest text] on the CPU."""
+        """Return the inputs of `embed` by name, int64 [n, longest text] on the CPU (a `prompt_length` is [n])."""
         return self.tokenise(texts, side).batch(np.arange(len(texts)))
 
     def segment(self, texts: Sequence[str], cut: Segments) -> tokens.SegmentTokens:
-        """Split documents, with their prompt, into segments. Raises ModelError if these are too long or too short."""
+        """Split documents into segments, each with the prompt. Raises ModelError if these are too long or too short."""
         parts, prompt = self.parts("document"), self.spec.prompt("document")
         most = loading.positions(parts[0].model)
         if most is not None and cut.length > most:
@@ -168,14 +168,14 @@ class Encoder:
         return replace(segmented, tokens=tokens.typed(segmented.tokens, self.spec.document_token_type))
 
     def check_fit(self) -> None:
-        """Encode a short text on each side. Raises an exception of any class if the modules do not fit together."""
+        """Encode a short text with each side. Raises an exception of any class if the modules do not fit together."""
         with towers.evaluating(self.module), torch.inference_mode():
             for side in SIDES:
                 encoded = self.embed(self.features(["a trial"], side), side)
                 self.representation.gathered([(np.zeros(1, np.int64), encoded)], 1, self.dimension)
 
     def embed(self, features: dict[str, Tensor], side: Side) -> Tensor:
-        """Encode texts with gradients, as `Representation` defines; only the transformer may compute in bfloat16."""
+        """Encode tokenised texts with gradients as `Representation` defines; only the transformer may use bfloat16."""
         return self.representation.run(self.parts(side), features, self.device, side)
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None = None) -> Tensor:
@@ -183,7 +183,7 @@ class Encoder:
         return self.representation.score(queries, documents, columns)
 
     def score_lists(self, queries: Tensor, encoded: Encoded) -> Tensor:
-        """Score B queries against M stored documents each, float [B, M], with gradients for the queries."""
+        """Score B queries against M stored documents each, float32 [B, M], with gradients only for the queries."""
         return self.representation.score_lists(queries, encoded)
 
     def collect(self, tensor: Tensor) -> Encoded:
@@ -197,7 +197,7 @@ class Encoder:
     def truncated(self, encoded: Tensor, dimension: int) -> Tensor:
         """Truncate the output of `embed` to float32 [n, dimension]. Raises ModelError unless texts have one vector."""
         if self.representation.form != "vectors":
-            raise ModelError(f"model {self.spec.name!r} does not encode texts as single vectors; omit dims")
+            raise ModelError(f"model {self.spec.name!r} does not encode each text as one vector; omit dims")
         if dimension == encoded.shape[-1]:
             return encoded
         return towers.cut(encoded, dimension, self.spec.similarity == "cosine")
@@ -205,7 +205,7 @@ class Encoder:
     def encode(
         self, texts: Sequence[str], side: Side, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> Any:
-        """Encode texts in order, e.g. as float32 [n, dimension]. Raises ModelError if a number is not finite."""
+        """Encode texts in order, e.g. as float32 [n, dimension]. Raises the errors of `encode_windows`."""
         with progress.task(f"encode {side} texts", len(texts), "texts") as task:
             encoded = self.encode_windows(_windows(texts, options.window), side, options, task.advance)
             return self._joined([part for _, part in encoded])
@@ -213,7 +213,7 @@ class Encoder:
     def encode_segments(
         self, texts: Sequence[str], cut: Segments, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> tuple[Any, NDArray[np.int64]]:
-        """Encode segments of documents, e.g. as float32 [S, dimension]; return also their number per document, [n]."""
+        """Encode segments of texts, e.g. as float32 [S, dimension]; also return the number per text, int64 [n]."""
         windows = _windows(texts, max(1, options.window // cut.count))
         with progress.task("encode segments", None, "segments") as task:
             found = list(Inference.of(self, "document", options, cut).windows(windows, task.advance))
@@ -228,11 +228,11 @@ class Encoder:
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yield the position of the first text and the encoded texts of each window, with few windows in memory.
+        """Yield the position of the first text and the encoded texts of each window, with only a few windows in memory.
 
         cut: how to split documents into segments, if at all.
 
-        Raises ModelError if a number is not finite, or all vectors of the first window are equal.
+        Raises ModelError if a value is not finite, or over 15 distinct texts in the first window have equal vectors.
         """
         for number, (start, texts, encoded, _) in enumerate(
             Inference.of(self, side, options, cut).windows(windows, advance)
@@ -247,11 +247,11 @@ class Encoder:
         return np.concatenate(parts) if isinstance(parts[0], np.ndarray) else type(parts[0]).join(parts)
 
     def rows(self, corpus: corpus.Corpus, cut: Segments | None, folder: Path, progress: Progress, here: World) -> Any:
-        """Return the rows to store: documents or segments. Raises ModelError if documents cannot be split."""
+        """Return the rows to store: documents or segments. Raises ModelError if documents cannot be segmented."""
         if cut is None:
             return self.representation.rows(self, corpus, folder, progress, here)
         if self.representation.form == "token-vectors":
-            raise ModelError(f"model {self.spec.name!r} has one vector per token; omit segments")
+            raise ModelError(f"model {self.spec.name!r} has one vector per token and cannot encode segments; omit them")
         return stream.SegmentedCorpus.counted(self, corpus, cut, folder, progress, here)
 
     def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
@@ -315,7 +315,7 @@ class Inference:
 
     @classmethod
     def of(cls, encoder: Encoder, side: Side, options: EncodeOptions, cut: Segments | None = None) -> "Inference":
-        """Prepare a model for encoding. cut: how to split documents into segments, if at all."""
+        """Prepare a model to encode one side with the options. cut: how to split documents into segments, if at all."""
         device, (first, *rest) = encoder.device, encoder.parts(side)
         whole = next(first.parameters()).dtype == torch.float32
         wanted = (whole or options.precision == "bf16") and towers.takes_bf16(options.precision, first, "inference")

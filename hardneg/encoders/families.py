@@ -35,12 +35,12 @@ class Static(resolved.FolderFamily):
     """A table with one vector per token; the vector of a text is the mean of its token vectors.
 
     A sentence-transformers folder with a `StaticEmbedding`, a model2vec folder and `packaged:wordllama` each contain a
-    table. For the folder of a transformer, these options create a table from the token embeddings.
+    table. From any other transformer's folder, a table is created from the token embeddings with these options.
 
     Args:
         dimensions: number of principal components to keep; none uses the embeddings unchanged.
         sif: coefficient a of the token weights a / (a + frequency), by Zipf's law; none weights all tokens equally.
-        untrained: use only the transformer's tokenizer, with a random table of the same variance.
+        untrained: whether to replace the token embeddings with random ones of the same shape and variance.
     """
 
     dimensions: int | None = 256
@@ -61,7 +61,7 @@ class Static(resolved.FolderFamily):
     def contract(self, files: ModelFolder) -> contracts.Contract:
         """Return the contract of the folder; lengths are unlimited unless the tokenizer truncates.
 
-        Raises ModelError if the folder does not hold a complete model.
+        Raises ModelError if the folder does not contain a complete model.
 
         Source: `SentenceTransformer` and `StaticEmbedding`, version 6.
         """
@@ -92,7 +92,7 @@ class Static(resolved.FolderFamily):
         )
 
     def opens_alone(self, files: ModelFolder, others: Set[str]) -> bool:
-        """Return whether sentence-transformers saved the folder and the spec sets no length."""
+        """Return whether sentence-transformers alone suffices: it saved the folder, and the spec sets no length."""
         return files.trained and contracts.table_files(files) is not None and "query_length" not in others
 
     def full(self, model: resolved.ResolvedModel) -> FullSpec:
@@ -116,7 +116,7 @@ class Static(resolved.FolderFamily):
         return resolved.digest_of(["static", table.normalised, read], full)
 
     def look_up(self, model: resolved.ResolvedModel) -> Lookup:
-        """Return the size of the files in bytes. Raises ModelError if a file is missing."""
+        """Return the size of the files in bytes, local and to download. Raises ModelError if a file is missing."""
         table = None if model.location.folder is None else contracts.table_files(model.files)
         if table is None:
             return model.location.look_up()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Form = Literal["vectors", "weights", "token-vectors"]
 """The representation of a text: one vector, term weights, or one vector per token."""
 Windows = Iterable[tuple[int, Sequence[str]]]
-"""Texts to encode, in windows: the position of the first text, and the texts."""
+"""Texts to encode, in windows: the position of each window's first text, and its texts."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class EncodeOptions:
     """Options of forward passes over texts or pairs; only `precision` changes results beyond rounding noise.
 
     tokens_per_batch: maximum number of tokens per forward pass, padding included; a longer text is a batch of one. None
-        is the device's default (`hardneg.encoders.towers`).
-    precision: `auto` is bfloat16 if the hardware supports it (`hardneg.runtime.devices`).
+        uses the device's default (`hardneg.encoders.towers`).
+    precision: `auto` uses bfloat16 for large transformers if the hardware supports it (`hardneg.runtime.devices`).
     window: number of texts or pairs that are sorted together by length.
     """
 
@@ -38,7 +38,7 @@ class EncodeOptions:
 
 
 class StoredRows(Protocol):
-    """The rows of a corpus in an index: documents or segments. doc_ids: the document id of each row."""
+    """The rows of a corpus in an index: documents or segments. doc_ids: the id of each row."""
 
     @property
     def doc_ids(self) -> Iterable[str]: ...
@@ -46,17 +46,17 @@ class StoredRows(Protocol):
     def __len__(self) -> int: ...
 
     def blocks(self, start: int, stop: int, size: int) -> Iterable[Sequence[str]]:
-        """Return the texts of documents `start` to `stop`, `size` at a time."""
+        """Return the texts of documents `start` to `stop` (exclusive), `size` at a time."""
 
 
 class StoreWriter(AbstractContextManager["StoreWriter"], Protocol):
     """A writer of encoded documents in row order; the folder is complete only after `close`."""
 
     def write(self, encoded: Any, /) -> None:
-        """Write the next rows."""
+        """Write the next encoded documents or segments, as an encoder returns them."""
 
     def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
-        """Write the ids of all rows, in row order, from a stream."""
+        """Write the ids of all rows, in row order; they may be streamed."""
 
     def close(self) -> None:
         """Finish the folder. Raises ArtifactError if rows or ids are missing."""
@@ -65,8 +65,8 @@ class StoreWriter(AbstractContextManager["StoreWriter"], Protocol):
 class TextEncoder(Protocol):
     """An opened model that encodes texts.
 
-    files: names of the files that `writer` writes; the last name is written first. block: maximum number of documents
-    per write. device: a `torch.device`. dimension: vector dimension, or number of terms.
+    files: names of the files that `writer` writes; the first appears only when the folder is complete. block: maximum
+    number of documents per write. device: a `torch.device`. dimension: vector dimension, or number of terms.
     """
 
     files: Sequence[str]
@@ -94,15 +94,15 @@ class TextEncoder(Protocol):
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> "Iterator[tuple[int, Encoded]]":
-        """Yield the position and the encoded texts of each window; cut: how to split documents, if at all."""
+        """Yield each window's position and encoded texts; cut: how to split documents into segments, if at all."""
 
     def rows(
         self, corpus: "Corpus", cut: Segments | None, folder: Path, progress: Progress, here: "World"
     ) -> StoredRows:
-        """Return the rows to store, counted jointly by processes through `folder`. Raises ModelError if `cut` fails."""
+        """Return the rows to store; processes share counts through `folder`. Raises ModelError if `cut` is unusable."""
 
     def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
-        """Return a writer for the rows."""
+        """Return a writer that stores the encoded rows in `folder`."""
 
 
 class EncoderFamily(Protocol):
@@ -126,7 +126,7 @@ class EncoderFamily(Protocol):
         """Return the model's digest: 32 hexadecimal digits that change if the encoding of any text may change."""
 
     def look_up(self, model: "ResolvedModel") -> Lookup:
-        """Return the size of the model's files, local and to download. Raises ModelError if unavailable."""
+        """Return the size of the model's files in bytes, local and to download. Raises ModelError if unavailable."""
 
     def load(self, model: "ResolvedModel", device: str | None = None, precision: str | None = None) -> TextEncoder:
-        """Open the model on a device; precision: None opens it for training. Raises ModelError if it is unusable."""
+        """Open the model on a device; precision None opens it for training. Raises ModelError if it cannot be used."""

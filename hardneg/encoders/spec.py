@@ -17,7 +17,7 @@ SIMILARITIES = ("dot", "cosine", "maxsim", "meanmaxsim")
 SIDES: tuple[Side, ...] = ("query", "document")
 TOKEN_TYPES = ("query_token_type", "document_token_type")
 TASK = "{task}"
-"""The placeholder of the task's description in a prompt, such as `Instruct: {task}\\nQuery: `."""
+"""The placeholder for the task description in a prompt, as in `Instruct: {task}\\nQuery: `."""
 AUTO = "auto"
 _ALLOWED = {"pooling": get_args(Pooling), "similarity": SIMILARITIES}
 _ALLOWED |= {"activation": get_args(Activation), "dtype": get_args(Weights)}
@@ -34,7 +34,7 @@ class PromptName:
 
 
 Prompt = str | PromptName | None
-"""A prompt before each text; None means the model's own prompt for queries or documents."""
+"""Text to put before each query or document, or the name of a saved prompt; None uses the model's own prompt."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class AdapterSpec:
 
     source: folder or hub id of a trained adapter saved by peft; by default a new adapter is trained.
     revision: a branch, tag or commit of a hub id.
-    type: `lora`; `rslora` (scaled by the root of the rank); `dora`.
+    type: `lora`, `rslora` (alpha is divided by the square root of the rank) or `dora`.
     rank: rank of the matrices. alpha: scale; the matrix product is multiplied by alpha / rank.
     dropout: dropout rate on the adapter's input.
-    target_modules: name suffixes of the adapted linear layers; `auto` is all linear layers in transformer layers.
-    save: `merged` saves the base model with the adapter merged in; `apart` saves the adapter and the base's name.
+    target_modules: name suffixes of the linear layers to adapt; `auto` adapts every linear layer in transformer layers.
+    save: `merged` saves the base model with the adapter merged in; `apart` saves the adapter and the base model's name.
 
     Source: Hu et al., LoRA (ICLR 2022), eq. 3; Kalajdzievski, rsLoRA (2023); Liu et al., DoRA (ICML 2024).
     """
@@ -63,13 +63,13 @@ class AdapterSpec:
 
     @property
     def targets(self) -> tuple[str, ...] | None:
-        """Name suffixes of the adapted layers; None for all linear layers."""
+        """The name suffixes of the layers to adapt; None for all linear layers."""
         if self.target_modules == AUTO:
             return None
         return (self.target_modules,) if isinstance(self.target_modules, str) else tuple(self.target_modules)
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings of a new adapter, by field."""
+        """Return the settings that define a new adapter, by field name."""
         return {name: getattr(self, name) for name in ("type", "rank", "alpha", "dropout", "target_modules")}
 
     def weights(self, hidden: int, layers: int) -> int:
@@ -106,18 +106,18 @@ class AdapterSpec:
 class ModelSpec:
     """The spec of an encoder that queries and documents share, or of a separate encoder for each.
 
-    With None, a value comes from the model's folder; any other value overrides the folder.
+    A field that is None takes its value from the model's folder; any other value overrides the folder.
 
     name: a folder, a hub id, or `packaged:all-MiniLM-L6-v2`.
     revision: a branch, tag or commit of a hub id.
-    pooling: `own` keeps the pooling of a SentenceTransformer; other values replace it.
-    projection: output size of a linear layer after the pooling, or None. activation: activation of that layer.
-    layer_norm: whether a LayerNorm follows the projection.
+    pooling: `own` keeps the pooling of a SentenceTransformer; other values replace it, or add one.
+    projection: output size of a linear layer after the pooling; None adds none. activation: activation of that layer.
+    layer_norm: whether to add a LayerNorm after the pooling or projection.
     similarity: `cosine` normalises vectors, `dot` does not; `maxsim` or `meanmaxsim` for token vectors.
-    query_prompt, document_prompt: text before each query or document; "" for none. `{name: NAME}` is the prompt of that
-        name in the model's folder. `{task}` is replaced by the task.
+    query_prompt, document_prompt: text before each query or document; "" for none. `{name: NAME}` is the prompt with
+        this name in the model's folder. `{task}` is replaced by the task.
     task: description of the search task, for prompts with an instruction.
-    code: `native` runs a model that declares custom code with transformers' own code; custom code is never run.
+    code: `native` opens a model that declares custom code, but with transformers' own code; custom code is never run.
     twins: whether queries and documents start from the same weights but are trained separately.
     query_length, document_length: maximum length in tokens, special tokens included.
     query_token_type, document_token_type: the token type (segment) of every token; 0 for both is the model's default.
@@ -217,7 +217,7 @@ class FullSpec(ModelSpec):
 def whole_prompts(
     name: str, prompts: Mapping[str, str | PromptName], task: str | None, own: Mapping[str, str]
 ) -> dict[str, str]:
-    """Look up named prompts in `own` and insert the task; return texts by field. Raises ModelError if that fails."""
+    """Return prompts by field, with names looked up in `own` and the task inserted. Raises ModelError if that fails."""
     texts = dict[str, str]()
     for field, prompt in prompts.items():
         if isinstance(prompt, PromptName) and prompt.name not in own:

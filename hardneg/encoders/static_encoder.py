@@ -44,20 +44,20 @@ class StaticEncoder(Encoder):
         return tokens.Tokens({"input_ids": ids}, offsets, {}, False, 0, {"attention_mask": 1})
 
     def segment(self, texts: Sequence[str], cut: Segments) -> tokens.SegmentTokens:
-        """Split documents, with their prompt, into segments of any length. Raises ModelError if these are too short."""
+        """Split texts into segments of any length, each with the prompt. Raises ModelError if they are too short."""
         plain = tokens.plain_tokenizer(towers.route(self.module, "document")[0].tokenizer)
         return tokens.tokenise_segments(plain, texts, cut, self.spec.prompt("document"))
 
 
 class Bag(nn.Module):
-    """The mean of the vectors of each text's tokens; 0 for a text without tokens."""
+    """A module that averages the token vectors of each text; a text without tokens has the vector 0."""
 
     def __init__(self, embedding: nn.EmbeddingBag) -> None:
         super().__init__()
         self.embedding = embedding
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Add `sentence_embedding` [n, d] to features `input_ids` and `attention_mask`, int64 [n, longest]."""
+        """Add `sentence_embedding`, float [n, d], to features `input_ids` and `attention_mask`, int64 [n, longest]."""
         mask = features["attention_mask"].bool()
         lengths = mask.sum(1)
         features["sentence_embedding"] = self.embedding(features["input_ids"][mask], lengths.cumsum(0) - lengths)
@@ -65,7 +65,7 @@ class Bag(nn.Module):
 
 
 def open_static(model: resolved.ResolvedModel, files: contract.TableFiles, device: str | None) -> StaticEncoder:
-    """Open a folder's static model. Raises ModelError if it is incomplete or does not support the spec."""
+    """Open the static model in a folder. Raises ModelError if it is incomplete or does not support the spec."""
     for folder in {path.parent for path in files.weights}:
         model_files.load_options(folder)  # refuses anything but tensors
     if files.whole.trained:
@@ -79,7 +79,7 @@ def open_static(model: resolved.ResolvedModel, files: contract.TableFiles, devic
 
 
 def make_static(model: resolved.ResolvedModel, options: families.Static, device: str | None) -> StaticEncoder:
-    """Create a static model from a transformer's token embeddings. Raises ModelError if there are none."""
+    """Create a static model from a transformer's embeddings. Raises ModelError if it has none, or a slow tokenizer."""
     spec, folder = model.full, model.files.path
     tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -161,7 +161,7 @@ def principal(table: Tensor, dimensions: int) -> Tensor:
 def sif_weights(rows: int, coefficient: float) -> Tensor:
     """Return the weight of each token, float32 [rows]: a / (a + p) for the coefficient a and the token's frequency p.
 
-    Token ids serve as frequency ranks: rank r, from 2 on, has p = (1 / r) / sum of 1 / r over all ranks (Zipf's law).
+    Token ids serve as frequency ranks: id i has rank r = i + 2 and p = (1 / r) / sum of all 1 / r (Zipf's law).
 
     Source: Arora et al., A Simple but Tough-to-Beat Baseline for Sentence Embeddings (ICLR 2017), Eq. 3; frequencies
     by Zipf's law as in model2vec.

@@ -1,4 +1,4 @@
-"""Encoding of a corpus: its rows (documents or segments) are counted, encoded in resumable blocks, and indexed."""
+"""Encoding of a corpus: counting its rows (documents or segments), encoding them in resumable blocks, and indexing."""
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ _DOCUMENTS = 1024  # counted at a time
 def count_rows(
     corpus: Corpus, unit: str, count: Any, folder: Path, progress: Progress, here: distributed.World
 ) -> NDArray[np.int64]:
-    """Count the rows of each document, int64 [N]; each process counts a share and waits for the others.
+    """Return the number of rows of each document, int64 [N]; each process counts a share and waits for the others.
 
     count: function from texts to counts, int64 [n], which are saved as `<unit>-*.npy` in `folder` for a resumed run.
     """
@@ -47,9 +47,9 @@ def count_rows(
 
 @dataclass(frozen=True, eq=False)
 class SegmentedCorpus:
-    """A corpus with a row for each segment of a document.
+    """A corpus with one row per segment of each document.
 
-    first: int64 [N + 1], the row of each document's first segment, then the total number of rows.
+    cut: how documents are split. first: int64 [N + 1], each document's first row, then the total number of rows.
     cut_off: the number of documents with text beyond the last segment; such text is not encoded.
     """
 
@@ -68,7 +68,7 @@ class SegmentedCorpus:
         progress: Progress,
         here: distributed.World,
     ) -> "SegmentedCorpus":
-        """Count the segments of each document with `count_rows`. encoder: an `Encoder`."""
+        """Create the segmented corpus; `count_rows` counts the segments of each document. encoder: an `Encoder`."""
 
         def count(texts: Sequence[str]) -> NDArray[np.int64]:  # one more for a document that is cut off
             found = encoder.segment(texts, cut)
@@ -83,12 +83,12 @@ class SegmentedCorpus:
         return int(self.first[-1])
 
     def blocks(self, start: int, stop: int, size: int) -> Iterator[Sequence[str]]:
-        """Return the texts of documents `start` to `stop`, `size` at a time."""
+        """Return the texts of documents `start` to `stop` (exclusive), `size` at a time."""
         return self.corpus.blocks(start, stop, size)
 
     @property
     def doc_ids(self) -> Iterator[str]:
-        """The id of each row."""
+        """The segment id of each row."""
         return segments.segment_ids(self.corpus.doc_ids, map(int, np.diff(self.first)))
 
 
@@ -128,7 +128,7 @@ def write_index(
     Every process calls this with the same arguments. The encoders of all processes, each in its own thread, share the
     blocks.
 
-    Raises ModelError, with the row of the first affected document, if a number is not finite.
+    Raises ModelError, with the row of the first affected document, if a vector is not finite.
     """
     here = distributed.world()
     complete = here.rank == 0 and (folder / encoders[0].files[0]).exists()
@@ -162,7 +162,7 @@ def encoded_blocks(
     options: EncodeOptions,
     advance: Callable[[int], None],
 ) -> Iterator[tuple[int, blocks.BlockResult]]:
-    """Encode the given blocks and yield them with their numbers; texts are sorted by length within a block."""
+    """Encode the given blocks and yield the number and the encoded rows of each, in the given order."""
     layout, cut = Layout.of_encoder(encoder, rows), rows.cut if isinstance(rows, SegmentedCorpus) else None
     spans = (layout.documents[number : number + 2].tolist() for number in numbers)
     texts = ((start, _BlockTexts(rows, start, stop)) for start, stop in spans)

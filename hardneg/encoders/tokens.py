@@ -21,7 +21,7 @@ from hardneg.formats.segments import Segments, windows
 from hardneg.records import ModelError
 
 Ids = tuple[NDArray[np.int32], NDArray[np.int64]]
-"""Concatenated token ids of n texts, int32 [sum of lengths], and the start of each text, int64 [n + 1]."""
+"""Concatenated token ids of n texts, int32 [sum of lengths], and each text's start, then the total, int64 [n + 1]."""
 
 _OWN = ("__call__", "_encode_plus", "_convert_encoding", "set_truncation_and_padding")
 _CPU = torch.device("cpu")
@@ -29,7 +29,7 @@ _TEXTS = 128  # tokenised at a time, because the tokenizer keeps more of a long 
 
 
 def run_positions(begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Concatenate the positions in ranges with the given starts and lengths, int64 [sum of lengths]."""
+    """Return the positions in ranges with the given starts and lengths, concatenated, int64 [sum of lengths]."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(begins - before, lengths) + np.arange(lengths.sum())
 
@@ -56,7 +56,7 @@ class Frame:
 
     @property
     def size(self) -> int:
-        """The number of special tokens."""
+        """The number of special tokens around each text or pair."""
         return sum(map(len, self.around))
 
     @property
@@ -67,7 +67,7 @@ class Frame:
 
     @classmethod
     def of(cls, tokenizer: Any, pair: bool) -> "Frame | None":
-        """Detect the frame of a tokenizer with one-letter texts; return None if these have no tokens."""
+        """Detect a tokenizer's frame by encoding one-character texts or pairs; return None if none yields tokens."""
         for letter in ("a", "1", "."):
             encoding = tokenizer.encode(*[letter] * (1 + pair))
             of_part = encoding.sequence_ids
@@ -131,7 +131,7 @@ def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:
 
 
 def cut_pairs(first: Ids, second: Ids, most: int, left: bool) -> tuple[Ids, Ids]:
-    """Truncate pairs to `most` ids in total: the longer text is cut first, until both are equally long."""
+    """Truncate pairs to `most` ids in total: the longer text first, then both; on the left if `left` is true."""
     ones, others = np.diff(first[1]), np.diff(second[1])
     shorter = np.minimum(ones, others)
     fits, longer = ones + others <= most, ones > others
@@ -145,7 +145,7 @@ _known: WeakKeyDictionary[Any, tuple[object, Backend]] = WeakKeyDictionary()
 
 
 def backend_of(tokenizer: Any, pairs: bool = False) -> Backend | None:
-    """Return the backend of a transformers tokenizer; None if it is slow or its class overrides the call."""
+    """Return a transformers tokenizer's backend; None if it is slow, overrides the call, or has an unknown frame."""
     plain = isinstance(tokenizer, PreTrainedTokenizerFast) and all(
         getattr(type(tokenizer), name) is getattr(PreTrainedTokenizerFast, name) for name in _OWN
     )
@@ -154,7 +154,7 @@ def backend_of(tokenizer: Any, pairs: bool = False) -> Backend | None:
 
 
 def own_backend(holder: Any, tokenizer: Any) -> Backend:
-    """Return the copy of a tokenizer, cached for the lifetime of `holder` and renewed if tokens were added."""
+    """Return a tokenizer's backend, cached for the lifetime of `holder` and renewed when tokens have been added."""
     state = (tokenizer.get_vocab_size(), tokenizer.encode_special_tokens)
     entry = _known.get(holder)
     if entry is None or entry[0] != state:
@@ -167,7 +167,7 @@ class Tokens:
     """Tokenised texts without padding.
 
     columns: the values of all texts in sequence, int32 [sum of lengths], by name of the model input.
-    offsets: int64 [n + 1], the start of each text in every column.
+    offsets: int64 [n + 1], the start of each text in every column, then the total length.
     padding: the padding value of each column by name, 0 by default. Padding follows the text to keep positions, even if
     the tokenizer pads on the left. left: whether a query expansion precedes the text.
     prompt_length: number of prompt tokens if the pooling skips the prompt, else 0.
@@ -187,7 +187,7 @@ class Tokens:
         return np.diff(self.offsets)
 
     def batch(self, rows: NDArray[np.int64], device: torch.device = _CPU) -> dict[str, Tensor]:
-        """Return the texts at `rows`, padded on the device to the longest: int64 tensors [len(rows), longest]."""
+        """Return model inputs by name for the texts at `rows`, padded: int64 [n, longest]; `prompt_length` is [n]."""
         lengths = self.lengths[rows]
         taken = run_positions(self.offsets[rows], lengths)
         sizes = placed(lengths, device)
@@ -205,7 +205,7 @@ class Tokens:
 
     @classmethod
     def join(cls, parts: "Sequence[Tokens]") -> "Tokens":
-        """Concatenate tokenised texts from the same tokenizer; at least one part."""
+        """Concatenate one or more sequences of texts tokenised by the same tokenizer."""
         if len(parts) == 1:
             return parts[0]
         columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
@@ -217,7 +217,7 @@ def tokenise(
 ) -> Tokens:
     """Tokenise texts, truncated to `length` tokens each including special tokens.
 
-    tokenizer: a transformers tokenizer. pairs: the second text of each pair; the longer text is truncated first.
+    tokenizer: a transformers tokenizer. prompt_length: see `Tokens`. pairs: second texts; longer texts are cut first.
     """
     backend, left = backend_of(tokenizer, pairs is not None), tokenizer.truncation_side == "left"
     if backend is None:
@@ -242,7 +242,7 @@ def _by_its_own_call(
 
 
 def framed(tokenizer: Any, frame: Frame, parts: Sequence[Ids], prompt_length: int) -> Tokens:
-    """Return the tokens of texts, or of pairs of texts, with special tokens."""
+    """Add special tokens to texts (one part) or pairs of texts (two parts) and return the tokens."""
     ids, types, offsets = frame.put(parts)
     columns, same = {"input_ids": ids}, {}
     if "attention_mask" in tokenizer.model_input_names:
@@ -292,7 +292,7 @@ def check_token_types(transformer: Any, spec: FullSpec) -> None:
 
 
 def joined(modules: list[nn.Module]) -> list[nn.Module]:
-    """Return the modules of one side if both sides have equal weights, e.g. with two token types; else all modules."""
+    """Return only the document modules if both sides' weights are equal (token types may differ), else all modules."""
     whole = nn.Sequential(*modules)
     if not has_twins(whole):
         return modules
@@ -303,7 +303,7 @@ def joined(modules: list[nn.Module]) -> list[nn.Module]:
 
 
 def plain_tokenizer(backend: Any, template: Sequence[str] = ("$A",), **options: Any) -> PreTrainedTokenizerFast:
-    """Copy a tokenizer so that it wraps texts in a template; backend: of the tokenizers library."""
+    """Copy a tokenizer of the tokenizers library as a transformers one that wraps texts in a template, untruncated."""
     copied = Tokenizer.from_str(backend.to_str())
     copied.no_truncation()
     names = dict.fromkeys(part.rpartition(":")[0] for part in template if not part.startswith("$A"))
@@ -315,7 +315,7 @@ def plain_tokenizer(backend: Any, template: Sequence[str] = ("$A",), **options: 
 def with_token_type(parts: Sequence[Any], token_type: int) -> list[Any]:
     """Return the modules of one side; the first is a copy with shared weights and a tokenizer with one token type.
 
-    The class of the tokenizer is the one in transformers that saves a template unchanged.
+    The new tokenizer has the class that transformers saves with its template unchanged.
     """
     first, *rest = parts
     own, tokenizer = copy(first), first.tokenizer
@@ -330,7 +330,7 @@ def with_token_type(parts: Sequence[Any], token_type: int) -> list[Any]:
 
 @dataclass(frozen=True, slots=True)
 class SegmentTokens:
-    """The tokenised segments of n documents.
+    """The tokenised segments of n documents, document by document.
 
     counts: int64 [n], segments per document. cut_off: bool [n], whether a document has text beyond the last segment.
     """
@@ -347,7 +347,7 @@ def tokenise_segments(
 
     The first segment has exactly the tokens of the text truncated to `cut_at.length`.
 
-    Raises ModelError if the prompt and special tokens leave no room for text.
+    Raises ModelError if the tokenizer is slow, or the prompt and special tokens leave no room for text.
     """
     backend = backend_of(tokenizer)
     if backend is None:

@@ -1,4 +1,4 @@
-"""The modules of a model for queries and documents, forward passes of similar cost, and their precision."""
+"""A model's modules for queries and documents, its forward passes within a token budget, and their precision."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,10 +20,10 @@ from hardneg.store import choose
 
 Use = Literal["inference", "training"]
 Batching = Callable[[NDArray[np.int64], int], Iterable[NDArray[np.int64]]]
-"""A function that divides texts by length, longest first, into passes of at most so many tokens, or of one text."""
+"""A function from text lengths and a token budget to the rows of each pass, longest first, with at least one row."""
 
 LARGE = 1_000_000
-"""Minimum number of weights of a transformer for its precision to affect its speed."""
+"""Minimum number of weights for precision `auto` to select bfloat16, which does not speed up smaller transformers."""
 _GPU_TOKENS = 65_536
 _CPU_OUTPUT, _GPU_OUTPUT = 512 << 20, 16 << 30  # bytes of a pass's output
 _Item = TypeVar("_Item")
@@ -44,7 +44,7 @@ def has_twins(module: nn.Module) -> bool:
 
 
 def folded(parts: Sequence[Any], name: str) -> list[nn.Module]:
-    """Move modules after a Router into both of its routes. Raises ModelError if such modules have weights."""
+    """Move modules after a Router into both routes. Raises ModelError if they have weights or a route is missing."""
     if not any(hasattr(part, "sub_modules") for part in parts):
         return [*parts]
     routes, rest = getattr(parts[0], "sub_modules", {}), parts[1:]
@@ -55,12 +55,12 @@ def folded(parts: Sequence[Any], name: str) -> list[nn.Module]:
 
 
 def with_own_queries(parts: Sequence[nn.Module]) -> list[nn.Module]:
-    """Copy the modules that have weights; share the others."""
+    """Return copies of the modules that have weights, and the other modules themselves."""
     return [deepcopy(part) if any(True for _ in part.parameters()) else part for part in parts]
 
 
 def twins(query: Sequence[nn.Module], document: Sequence[nn.Module]) -> nn.Module:
-    """Return a sentence-transformers Router with both routes; documents are the default."""
+    """Return a sentence-transformers Router with both routes; `document` is the default."""
     from sentence_transformers.sentence_transformer.modules import Router
 
     router: nn.Module = Router.for_query_document(list(query), list(document))
@@ -75,7 +75,7 @@ def transformers(module: nn.Module) -> Iterable[Any]:
 def forward(
     parts: Sequence[nn.Module], features: dict[str, Tensor], device: torch.device, side: Side = "document"
 ) -> dict[str, Tensor]:
-    """Return the output of the last part; autocast applies only to the first part, later ones compute in float32."""
+    """Pass features through the parts and return the result; all but the first compute in float32 without autocast."""
     transformer, *rest = parts
     out: dict[str, Any] = {}
     for name, value in features.items():
@@ -139,12 +139,12 @@ def hold_in(network: nn.Module, dtype: torch.dtype) -> nn.Module:
 
 
 def in_bfloat16(transformer: nn.Module) -> nn.Module:
-    """Return a copy with bfloat16 weights."""
+    """Return a copy of a transformer with bfloat16 weights and the same tokenizer."""
     return hold_in(deepcopy(transformer, _tokenizers(transformer)), torch.bfloat16)
 
 
 def sharing(network: nn.Module) -> Any:
-    """Return a copy that shares weights and buffers and may be switched to other kernels."""
+    """Return a copy of a network that shares its weights and buffers, but can be switched to other kernels."""
     tensors = {id(tensor): tensor for tensor in [*network.parameters(), *network.buffers()]}
     return deepcopy(network, tensors | _tokenizers(network))
 
@@ -169,7 +169,7 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
     """Return whether the transformer in a network computes in bfloat16; `auto` does if the device supports it.
 
-    `auto` means float32 without a transformer, or if the transformer has fewer than a million weights.
+    `auto` selects float32 if there is no transformer, or it has fewer than a million weights.
 
     Raises UsageError if bfloat16 is requested on a GPU that can only emulate it.
     """
@@ -212,12 +212,12 @@ class Budget:
 
 
 def usual_budget(device: torch.device) -> int:
-    """Return the default token budget per pass, padding included; on a CPU, what fits into its caches."""
+    """Return the default token budget per pass, padding included; on a CPU, 1024 per thread, to fit its caches."""
     return 1024 * torch.get_num_threads() if device.type == "cpu" else _GPU_TOKENS
 
 
 def most_tokens(first: Any, device: torch.device) -> int:
-    """Return the largest token budget for which the first module's output, such as logits over all terms, fits."""
+    """Return the largest token budget for which the first part's output, e.g. logits of all terms, fits in memory."""
     numbers = int(first.get_embedding_dimension()) if hasattr(first, "get_embedding_dimension") else 1
     return max(1, (_CPU_OUTPUT if device.type == "cpu" else _GPU_OUTPUT) // (4 * numbers))
 
@@ -230,13 +230,13 @@ def in_passes(
     run: Callable[[_Features], _Output],
     advance: Callable[[int], None],
 ) -> Iterator[tuple[NDArray[np.int64], _Output]]:
-    """Yield the rows of each pass, int64 [b], and the output, while the next pass is copied to the device.
+    """Yield the rows of each pass, int64 [b], and its output, while the next pass is copied to the device.
 
-    If a pass does not fit into memory, it and all later passes are halved.
+    If a pass does not fit into memory, the token budget of it and all later passes is halved.
 
     lengths: int64 [n], tokens per text. budget: token budget, which may be lowered. batching: divides texts into
     passes. put: returns the features of given rows on the device. run: computes the output from features. advance:
-    called with the number of rows in each pass.
+    called with the number of rows after each pass.
 
     Raises ModelError if a single text does not fit into memory.
     """
@@ -253,7 +253,7 @@ def in_passes(
                 reason = " ".join(str(error).split())
                 raise ModelError(
                     f"a single text of {lengths[passes[done][0]]} tokens does not fit in device memory; lower the "
-                    f"text length, or stop other programs on the device ({reason:.200})"
+                    f"maximum length, or stop other programs on the device ({reason:.200})"
                 ) from None
         left = np.concatenate([left[:0], *passes[done:]])
         if len(left):  # the memory of the failed pass is free only here, after its exception

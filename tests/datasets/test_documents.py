@@ -213,8 +213,8 @@ def test_text_without_blanks_is_cut_by_its_characters(tmp_path):
     ("content", "line"),
     [
         ("title,text\nA,one, two\n", "a.csv:2: expected 2 columns, found 3; quote texts that contain commas"),
-        ('"ti"tle,text\nA,b\n', "a.csv:1: not CSV ("),
-        ("text,text\na,b\n", "a.csv:1: two columns `text`; rename one of them"),
+        ('"ti"tle,text\nA,b\n', "a.csv:1: not valid CSV ("),
+        ("text,text\na,b\n", "a.csv:1: column `text` appears twice; rename one of them"),
     ],
 )
 def test_a_csv_file_that_would_lose_words_is_refused(tmp_path, content, line):
@@ -245,12 +245,12 @@ def test_links_that_are_not_followed_are_told(tmp_path):
         (tmp_path / "pages" / name).symlink_to(target)
     opened = Documents(str(tmp_path / "pages")).load()
     assert [each.doc_id for each in opened.documents()] == ["a.txt:1", "b.txt:1"]
-    assert opened.notes() == ["left out: 2 links to no file inside, such as folder"]
+    assert opened.notes() == ["left out: 2 links without a target file in the folder, such as folder"]
     (tmp_path / "private.txt").write_text("A password.")
     (tmp_path / "pages" / "a-link.txt").symlink_to("../private.txt")
     opened = Documents(str(tmp_path / "pages")).load()
     assert [each.doc_id for each in opened.documents()] == ["a.txt:1", "b.txt:1"]
-    assert opened.notes() == ["left out: 3 links to no file inside, such as a-link.txt"]
+    assert opened.notes() == ["left out: 3 links without a target file in the folder, such as a-link.txt"]
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_the_tables_are_read_from_the_repository(told: dict[str, Any]) -> None:
     [
         ("script", ["loading script (msmarco.py), which is never executed", "use hf:mteb/msmarco"]),
         ("other script", ["script.py", "use a copy in Parquet"]),
-        ("gated", ["some/gated[corpus] cannot be opened: it is gated", "{address}/datasets/some/gated"]),
+        ("gated", ["some/gated[corpus] cannot be opened: the dataset is gated", "{address}/datasets/some/gated"]),
         ("missing", ["some/missing[corpus] cannot be opened", "check the name"]),
     ],
 )

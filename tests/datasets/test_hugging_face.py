@@ -126,7 +126,7 @@ def test_one_split(plain):
     [
         ("qrels/train.parquet", TRAIN | {"score": [1.5, 1]}, "[qrels]:1: column 'score' must contain whole"),
         ("qrels/train.parquet", TRAIN | {"score": [1, None]}, "[qrels]:2: column 'score' must contain whole"),
-        ("qrels/train.parquet", {"query": [1]}, "[qrels]:1: missing column 'query-id' among query"),
+        ("qrels/train.parquet", {"query": [1]}, "[qrels]:1: missing column 'query-id' (available: query)"),
         ("queries/q.parquet", {"_id": ["1 0"], "text": ["a"]}, "[queries]:1: column '_id' must contain ids"),
         ("queries/q.parquet", {"_id": ["1", "1"], "text": ["a", "b"]}, "train:2: query id '1' is repeated"),
         ("corpus/c.parquet", {"_id": ["1"], "text": [None]}, "[corpus]:1: column 'text' must contain strings"),

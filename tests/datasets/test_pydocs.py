@@ -125,7 +125,7 @@ def test_what_is_taken_and_what_is_not(made: str) -> None:
         "files that are not modules": 1,
         "copies of another file": 1,
         "files that do not parse": 2,
-        "further docstrings of one name": 1,
+        "docstrings with a duplicate name": 1,
         "docstrings with fewer than 20 words after the first paragraph": 2,
         "docstrings that start with a heading, a directive or a signature": 2,
         "docstrings that repeat their first paragraph": 1,

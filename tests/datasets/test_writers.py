@@ -73,7 +73,7 @@ def test_the_heading_is_taken_out_of_the_passage():
     [
         (lambda: InverseCloze(kept=2), "kept must be between 0 and 1"),
         (lambda: InverseCloze(words=(5, 4)), "words must be two numbers"),
-        (lambda: Crop(shortest=0.6), "0 < shortest <= longest <= 1 is required"),
+        (lambda: Crop(shortest=0.6), "shortest 0.6 and longest 0.5 break 0 < shortest <= longest <= 1"),
         (lambda: Crop(words=3), "words must be at least 4"),
     ],
 )

@@ -97,8 +97,8 @@ def test_the_head_is_drawn_from_the_spec_alone(tiny_model: Path):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"document_length": 513}, "at most 512 tokens; document_length is 513"),
-        ({"query_length": 1000}, "at most 512 tokens; query_length is 1000"),
+        ({"document_length": 513}, "at most 512 tokens; lower document_length from 513"),
+        ({"query_length": 1000}, "at most 512 tokens; lower query_length from 1000"),
         ({"query_length": 1}, "query_length is 1"),
         ({"similarity": "l2"}, "similarity is 'l2'"),
     ],
@@ -142,7 +142,7 @@ def test_roberta_positions_begin_after_the_padding(tmp_path: Path):
         max_position_embeddings=66, pad_token_id=1,
     )  # fmt: skip
     RobertaModel(config).save_pretrained(folder)
-    with pytest.raises(ModelError, match="at most 64 tokens; document_length is 65"):
+    with pytest.raises(ModelError, match="at most 64 tokens; lower document_length from 65"):
         load_learner(ModelSpec(str(folder), pooling="cls", document_length=65), "cpu")
     encoder = load_learner(ModelSpec(str(folder), pooling="cls", document_length=64), "cpu")
     assert np.isfinite(encoder.encode(["a " * 100], "document")).all()

@@ -104,7 +104,7 @@ def test_a_family_that_cannot_be_imported_is_told_and_not_asked(
     with caplog.at_level(logging.WARNING):
         for name in ("model", "other"):  # said once
             assert resolve(str(tiny_static(tmp_path / name))).family == Static()
-    assert caplog.text.count("'broken' of a package cannot be imported (x); ignored when families are detected") == 1
+    assert caplog.text.count("'broken' of a package cannot be imported (x); ignored when detecting families") == 1
 
 
 def installed(monkeypatch: pytest.MonkeyPatch, **families: type | PluginError) -> None:

@@ -154,7 +154,7 @@ BROKEN = [
     ("dense", "modules.json", content("[]"), "lists no modules"),
     ("dense", "modules.json", to_folder, "cannot be read as JSON"),
     ("dense", "modules.json", content('[{"path": "../m", "type": "sentence_transformers.M"}]'), "outside the model"),
-    ("dense", OPTIONS, value(max_seq_length=1), "declares a length of 1 token; set query_length"),
+    ("dense", OPTIONS, value(max_seq_length=1), "declares a maximum length of 1; set query_length"),
     ("dense", "tokenizer_config.json", value(tokenizer_class={}), "cannot be opened"),
     ("twins", "query_1_Pooling/config.json", content("{}"), "cannot be opened"),
     ("twins", "router_config.json", value(structure={"document": [{}]}), "cannot be opened"),

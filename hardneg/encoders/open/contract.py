@@ -17,7 +17,7 @@ USUAL = 512
 """The length limit of models that declare none, and the upper bound for models that are not trained for retrieval."""
 
 UNBOUNDED = 1 << 30
-"""The length limit that stands for no truncation."""
+"""The length limit of a model that does not truncate."""
 
 OWN = ("similarity", "query_prompt", "document_prompt", "query_length", "document_length")
 """Fields of a spec that the model's folder can declare."""
@@ -51,7 +51,7 @@ class Contract:
     similarity: `cosine` or `dot`, or a distance, which an inner-product index does not support. prompts: all prompts by
     name. pooling: sentence-transformers pooling modes; "" without pooling. normalised: whether vectors have norm 1.
     dimension: vector dimension; None if undeclared. truncate_dim: dimension to truncate vectors to. dtype: dtype of the
-    weight files. code: custom code by name, which is never run, and whether vectors may depend on it.
+    weight files. code: names of custom code, which is never run, and whether vectors may depend on it.
     """
 
     similarity: str
@@ -146,7 +146,7 @@ def _own_length(files: ModelFolder, side: Side) -> int:
 
 
 def _head(files: ModelFolder, network: Mapping[str, Any]) -> tuple[str, int | None]:
-    """Return the pooling of documents and the dimension of their vectors; network: the transformer's configuration."""
+    """Return the pooling of documents and the dimension of their vectors; network: the transformer's config.json."""
     first, *rest = files.sides["document"]
     pooling, times, sizes = "", 1, [(files.path, files.config.get("truncate_dim")), (first, network.get("hidden_size"))]
     for path in rest:
@@ -173,16 +173,16 @@ def _head(files: ModelFolder, network: Mapping[str, Any]) -> tuple[str, int | No
 
 
 def saved_values(folder: Path) -> dict[str, Any]:
-    """Return the spec values that hardneg saved with a model. Raises ModelError if the file is damaged."""
+    """Return the values of `OWN` that hardneg saved in a model's folder. Raises ModelError if the file is damaged."""
     path = folder / SPEC_FILE
     try:
         content = read_json(path, object)
         values = {name: content[name] for name in OWN}
         problems = ModelSpec(str(folder), **values).problems()
     except (TypeError, LookupError, AttributeError) as error:
-        raise ModelError(f"{path}: not a valid spec of a saved model ({error!r}); save the model again") from error
+        raise ModelError(f"{path}: not a valid spec of a saved model ({error!r}); re-save the model") from error
     if problems:
-        raise ModelError(f"{path}: {'; '.join(problems)}; save the model again")
+        raise ModelError(f"{path}: {'; '.join(problems)}; re-save the model")
     return values
 
 
@@ -190,8 +190,8 @@ def saved_values(folder: Path) -> dict[str, Any]:
 class TableFiles:
     """The files of a static model.
 
-    weights: files that contain the table. tokenizer: a file of the tokenizers library. normalised: whether vectors have
-    norm 1, for a folder without modules.
+    whole: the model's folder. weights: files that contain the table. tokenizer: a file of the tokenizers library.
+    normalised: whether vectors have norm 1, for a folder without modules.
     """
 
     whole: ModelFolder
@@ -200,7 +200,7 @@ class TableFiles:
     normalised: bool = True
 
     def check(self) -> None:
-        """Raise ModelError if weights or the tokenizer are missing, or if only one side has a table."""
+        """Raise ModelError if the weights or the tokenizer are missing, or if only one side has a table."""
         folder, names = self.whole.path, self.whole.modules
         if self.whole.trained and any(names[paths[0]] != _TABLE for paths in self.whole.sides.values()):
             raise ModelError(f"model {folder}: only one side has a table of token vectors; use another model")
@@ -239,9 +239,9 @@ def table_files(files: ModelFolder) -> TableFiles | None:
 
 
 def own_code(files: ModelFolder) -> dict[str, bool]:
-    """Return the custom code that a model declares for transformers, and whether vectors may depend on it.
+    """Return the names of custom code that a model declares for transformers, and whether vectors may depend on it.
 
-    They do not depend on code of the network if the configuration already turns causal attention off.
+    Vectors do not depend on the network's custom code if the configuration already turns off causal attention.
     """
     code: dict[str, bool] = {}
     folders = (path for path, class_name in files.modules.items() if class_name in model_files.TRANSFORMERS)
@@ -275,7 +275,7 @@ def filled(spec: ModelSpec, contract: Contract, files: ModelFolder | None = None
 
     files: the model's folder, which may contain an adapter. inner: whether texts are compared by inner product.
 
-    Raises ModelError if the model uses a distance or custom code, or does not have a named prompt.
+    Raises ModelError if the model uses a distance or custom code, or has no prompt of a requested name.
     """
     modules = files.modules.items() if files else ()
     inside = [path for path, name in modules if name == "Transformer" and (path / model_files.ADAPTER).is_file()]
@@ -307,5 +307,5 @@ def overrides(spec: ModelSpec, contract: Contract) -> dict[str, tuple[Any, Any]]
 
 
 def tokens_read(length: int) -> str:
-    """Format a length limit in tokens; `all` if unlimited."""
+    """Format a length limit in tokens for display; `all` if there is no limit."""
     return "all" if length >= UNBOUNDED else str(length)

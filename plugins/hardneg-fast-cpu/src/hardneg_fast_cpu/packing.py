@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from hardneg.plugin import token_files, towers
 
 BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
-"""The features that tell transformers and sentence-transformers where texts start."""
+"""The features by which transformers and sentence-transformers know where packed texts start."""
 
 
 @dataclass(frozen=True)
 class Packing:
-    """The position ids of a network: that of a text's first token, and the token id without a position, if any.
+    """Packing of texts for a network. first: position id of a text's first token. skipped: token id without a position.
 
     In networks such as RoBERTa, positions start after the padding id.
     """
@@ -28,13 +28,13 @@ class Packing:
 
     @classmethod
     def of(cls, transformer: nn.Module) -> "Packing":
-        """Return the packing for a network."""
+        """Detect the packing for a network from its position embeddings."""
         tables = (part for name, part in transformer.named_modules() if name.endswith("position_embeddings"))
         skipped = next((token for table in tables if (token := getattr(table, "padding_idx", None)) is not None), None)
         return cls() if skipped is None else cls(skipped + 1, skipped)
 
     def features(self, tokens: token_files.Tokens, rows: NDArray[np.int64], device: torch.device) -> dict[str, Any]:
-        """Pack the texts at `rows`: int64 tensors [1, sum of lengths], and their bounds, int32 [len(rows) + 1]."""
+        """Pack the texts at `rows`: inputs, int64 [1, sum of lengths], bounds, int32 [n + 1], and longest length."""
         lengths = tokens.lengths[rows]
         ends = np.cumsum(lengths)
         taken = np.repeat(tokens.offsets[rows] - (ends - lengths), lengths) + np.arange(lengths.sum())
@@ -56,7 +56,7 @@ class Packing:
 
     @staticmethod
     def takes(tokens: token_files.Tokens) -> bool:
-        """Return whether every token is attended to, so that no mask is needed."""
+        """Return whether tokens can be packed: each one is attended to, so that no mask is needed."""
         mask = tokens.columns.get("attention_mask")
         return tokens.same.get("attention_mask", 1) == 1 and (mask is None or bool(mask.all()))
 
@@ -73,7 +73,7 @@ class Packing:
 
 
 def taken_packed(parts: Sequence[Any]) -> bool:
-    """Return whether an encoder's modules support packed texts: a transformer with position ids, then pooling."""
+    """Return whether an encoder's modules accept packed texts: a transformer with position ids, then pooling."""
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling
 
@@ -91,7 +91,7 @@ def keeps_apart(
     device: torch.device,
     dtype: torch.dtype,
 ) -> bool:
-    """Return whether texts packed in a row have the same vectors as alone; hybrid networks mix neighbouring texts.
+    """Return whether packed texts have the same vectors as texts encoded alone; hybrid networks mix neighbours.
 
     run: function that computes vectors, float32 [n, d]. tokens: a long text, then short ones. dtype: of the weights.
     """

@@ -1,4 +1,4 @@
-"""The fastest way to run a large transformer on each kind of processor, from a fixed table instead of timing.
+"""The fastest kernels for a large transformer on each kind of processor, from a fixed table instead of timing.
 
 | | CPU with units for bfloat16 | other CPU | GPU with units for bfloat16 |
 |---|---|---|---|
@@ -36,7 +36,7 @@ class OneDnnLinear(nn.Linear):
 
 
 def arrange(network: nn.Module) -> None:
-    """Switch the large transformer in a copy of a network to fast CPU kernels; other networks are not changed."""
+    """Switch the large transformer in a network to fast CPU kernels, in place; other networks are not changed."""
     transformer = _transformer(network)
     if transformer is None or transformer.device.type != "cpu":
         return
@@ -58,9 +58,9 @@ def multiply_by_onednn(network: nn.Module) -> None:
 
 
 def packing(encoder: Any, side: Literal["query", "document"], parts: Sequence[Any]) -> Packing | None:
-    """Return the packing for a large half-precision transformer on a GPU; None if packing would change vectors.
+    """Return the packing for a large half-precision transformer on a GPU; None if unsupported or vectors would change.
 
-    A few texts are encoded both ways, since networks that mix neighbouring texts, such as hybrid ones, need padding.
+    A few texts are encoded packed and alone, since networks that mix neighbouring texts, such as hybrids, need padding.
 
     parts: modules of the encoder; the first is a copy, and its attention is changed.
     """
@@ -82,14 +82,14 @@ def packing(encoder: Any, side: Literal["query", "document"], parts: Sequence[An
 
 
 def may_pack(transformer: Any) -> bool:
-    """Return whether a transformer is in half precision on a GPU that supports it, and torch has the kernel."""
+    """Return whether a transformer is in half precision on a GPU with bfloat16 units, and torch has the kernel."""
     if transformer.device.type != "cuda" or transformer.dtype == torch.float32:
         return False
     return has_kernel() and runtime.has_bf16_units(transformer.device)
 
 
 def unpadded(first: Any) -> Packing:
-    """Set the attention of an encoder's first module to the one without padding; return the packing."""
+    """Switch an encoder's first module to attention without padding, in place; return its packing."""
     register()
     first.model.set_attn_implementation(UNPADDED)
     if first.model_forward_params is not None:

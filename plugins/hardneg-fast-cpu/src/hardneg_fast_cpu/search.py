@@ -1,8 +1,8 @@
-"""Exact search with products in bf16, where candidates for the top k, given an error bound, are rescored in float32.
+"""Exact search: products in bf16 with an error bound select candidates for the top k, which are rescored in float32.
 
 Each block of scores is compared with a bar for each query: the k-th best float32 score so far, minus the error bound.
 Lower scores cannot enter the list. All other pairs are rescored one by one, so that the lists equal those of a float32
-search, ties included. If a query has so many candidates that a float32 product would be faster, it is given up and
+search, ties included. A query with so many candidates that a float32 product would be faster is given up and
 searched in float32 at the end; so are all queries if a result exceeds the bound.
 """
 
@@ -32,7 +32,7 @@ _LARGE_ON_GPU, _BLOCK_ON_GPU = 4096 * 65_536, 2048  # scores, queries; with fewe
 
 
 def rough_search(device: torch.device, queries: int, vectors: int, dimension: int, k: int) -> "RoughSearch | None":
-    """Return the bf16 search if the device has units for bf16 and the search is large, else None."""
+    """Return a bf16 search if the device has bf16 units, the search is large and k is small; else None."""
     if device.type == "cuda":
         large = queries >= _BLOCK_ON_GPU and queries * vectors >= _LARGE_ON_GPU
     else:
@@ -47,7 +47,7 @@ def rough_search(device: torch.device, queries: int, vectors: int, dimension: in
 
 @dataclass(frozen=True)
 class RoughSearch:
-    """A search with products in bf16.
+    """An exact search with products in bf16.
 
     corpus, queries: number of corpus vectors and of queries per block.
     """
@@ -71,13 +71,13 @@ class RoughSearch:
 
     @staticmethod
     def tiles(start: int, block: Tensor) -> "Sequence[Tile]":
-        """Split and round a block of vectors from row `start` on; tiles are small so that scores fit a CPU's caches."""
+        """Split a block of vectors from row `start` on into rounded tiles, so small that scores fit a CPU's caches."""
         size = _TILE if block.device.type == "cpu" else max(1, len(block))
         return [Tile.of(start + offset, block[offset : offset + size]) for offset in range(0, len(block), size)]
 
     @staticmethod
     def part(queries: Tensor, k: int) -> "Candidates":
-        """Return the state of the candidates of some queries before the search."""
+        """Return the candidates of a block of queries, float32 [q, d], before the search."""
         met = torch.zeros(len(queries), dtype=torch.int64, device=queries.device)
         return Candidates(queries, Rounded.of(queries), k, met, met > 0)
 
@@ -87,7 +87,7 @@ class Rounded:
     """Vectors rounded to bf16.
 
     values: bf16 [n, d].
-    norms: float32 [n], of the vectors before rounding.
+    norms: float32 [n], the norms of the vectors before rounding.
     lost: float32 [n], the norms of the rounding errors.
     """
 
@@ -97,7 +97,7 @@ class Rounded:
 
     @classmethod
     def of(cls, vectors: Tensor) -> "Rounded":
-        """Round vectors, float32 [n, d], some rows at a time so that intermediate results stay in caches."""
+        """Round vectors, float32 [n, d], 512 rows at a time so that intermediate results stay in caches."""
         values = vectors.bfloat16()
         parts = zip(torch.split(vectors, 512), torch.split(values, 512), strict=True)
         lost = [torch.linalg.vector_norm(torch.sub(part, rounded), dim=1) for part, rounded in parts]
@@ -105,7 +105,7 @@ class Rounded:
 
 
 def error_bounds(queries: Rounded, documents: Rounded) -> Tensor:
-    """Return the error bound of each query's bf16 products before rounding the result, float32 [q].
+    """Return an error bound for each query's bf16 products, before their results are rounded, float32 [q].
 
     With q' and d' for the rounded q and d, qd - q'd' = (q - q')d + q'(d - d'), so by Cauchy-Schwarz
 
@@ -124,7 +124,7 @@ def error_bounds(queries: Rounded, documents: Rounded) -> Tensor:
 
 
 def rounded_down(scores: Tensor) -> Tensor:
-    """Return a bf16 number that any result at or above the score reaches after rounding to bf16.
+    """Return, for each score, a bf16 number that any result at or above the score reaches after rounding to bf16.
 
     Hardware that rounds to nearest or truncates returns a neighbour of the result and preserves order, so the next bf16
     number at or below the score is low enough.
@@ -147,20 +147,20 @@ class Tile:
 
     @classmethod
     def of(cls, start: int, vectors: Tensor) -> "Tile":
-        """Round a block of vectors."""
+        """Create a tile from vectors, float32 [n, d], the first of which is row `start`."""
         rounded = Rounded.of(vectors)
         padded = torch.nn.functional.pad(rounded.values, (0, 0, 0, -len(vectors) % _GROUP))
         columns = padded.view(-1, _GROUP, vectors.shape[1]).transpose(0, 1).reshape(padded.shape)
         return cls(start, vectors, rounded, columns)
 
     def scores(self, queries: Rounded, space: Tensor) -> Tensor:
-        """Compute the rounded scores, bf16 [q, 16 * g], in `space`."""
+        """Compute the scores of rounded queries, bf16 [q, 16 * g], in the buffer `space`."""
         lines, columns = len(queries.values), len(self.columns)
         return torch.mm(queries.values, self.columns.T, out=space[: lines * columns].view(lines, columns))
 
 
 def reaching(scores: Tensor, bar: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return query and tile row, int64 [p], and score, float32 [p], of all scores that reach the bar, by query.
+    """Return query and tile row, each int64 [p], and score, float32 [p], of the scores that reach the bar, by query.
 
     scores: bf16 [q, 16 * g]. bar: bf16 [q]. count: number of vectors in the tile; the others are padding.
     """
@@ -200,9 +200,10 @@ def _true(mask: Tensor) -> Tensor:
 
 @dataclass
 class Candidates:
-    """Some queries, float32 [q, d], and the number of documents that may be in their top k.
+    """The candidates of a block of queries: documents that may be in the top k.
 
-    met: int64 [q], number of candidates so far. given_up: bool [q], queries for which the bound is too loose.
+    queries: float32 [q, d]. rounded: the same in bf16. met: int64 [q], number of candidates so far. given_up:
+    bool [q], queries that have too many candidates or too loose a bound.
     """
 
     queries: Tensor
@@ -212,7 +213,7 @@ class Candidates:
     given_up: Tensor
 
     def candidates(self, tiles: Sequence[Tile], bar: Tensor | None) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Return query, row and float32 score of each candidate in a block, by query, then row; None without any.
+        """Return the query, row and float32 score, each [p], of the candidates in a block, by query, then row, or None.
 
         bar: float32 [q], the k-th best score so far; None before the first block.
         """
@@ -273,7 +274,7 @@ def pair_products(queries: Tensor, documents: Tensor, counts: Tensor, query: Ten
 def gathered_products(queries: Tensor, documents: Tensor, query: Tensor, row: Tensor) -> Tensor:
     """Compute the inner product of each pair, float32 [p], on any device, from copies of the vectors.
 
-    On a GPU the order of summation depends on the number of pairs, so the last block is padded to the size of others.
+    On a GPU, the order of summation depends on the number of pairs, so the last block is padded to full size.
     """
     if not len(query):
         return queries.new_empty(0)

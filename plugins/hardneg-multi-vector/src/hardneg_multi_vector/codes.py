@@ -2,7 +2,7 @@
 
 `codebooks.safetensors` contains the centroids of tokens and of residual parts; `nearest.npy` and `codes.npy` contain,
 for each token, the number of its centroid and the codes of its residual; `offsets.npy` has the start of each document.
-`lists.npy` has, for each centroid, the documents with a token nearest to it; `lists_offsets.npy` has their starts.
+`lists.npy` has, for each centroid, the documents with a token nearest to it; `lists_offsets.npy` has each list's start.
 
 Source: K. Santhanam et al., ColBERTv2 (NAACL 2022), section 3.3, with product quantisation of the residuals (Jégou,
 Douze and Schmid, TPAMI 2011) instead of its buckets; lists and candidates as in PLAID (CIKM 2022).
@@ -59,7 +59,7 @@ def write_codes(
     """Write an index without its lists to the folder `path`.
 
     centroids: float32 [K, d]. codebooks: float32 [M, 256, d / M]. coded: blocks uint8 [n, b + M] with the centroid
-    number of each token, in b bytes, lowest first, and its codes. source: the coded token vectors.
+    number of each token, in b bytes, lowest first, and its codes. source: the store of the original token vectors.
     """
     from safetensors.numpy import save
 
@@ -79,7 +79,7 @@ def write_codes(
 
 
 def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
-    """Write the documents of each centroid, ascending; memory is one number per centroid, plus a block."""
+    """Write each centroid's list of documents, ascending; memory use is one number per centroid, plus a block."""
     nearest = NumberFile(path / _NEAREST, _number_format(centroids))
     counts = np.zeros(centroids, np.int64)
     for owner, _ in _pairs(store, nearest):
@@ -113,7 +113,7 @@ class TokenCodes:
 
     centroids: float32 [K, d]. codebooks: float32 [M, 256, d / M].
     offsets: int64 [N + 1], the start of each document's tokens. list_offsets: int64 [K + 1].
-    nearest: uint16 or uint32 [T]. codes: uint8 [T, M]. lists: int32 [L].
+    nearest: uint16 or uint32 [T], each token's centroid. codes: uint8 [T, M]. lists: int32 [L], rows of documents.
     """
 
     path: Path
@@ -148,21 +148,21 @@ class TokenCodes:
 
     @property
     def dimension(self) -> int:
-        """The dimension of the vectors."""
+        """The dimension of the decoded token vectors."""
         return int(self.centroids.shape[1])
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def gather(self, rows: NDArray[np.int64]) -> TokenVectors:
-        """Return the decoded documents at the given rows, int64 [n]."""
+        """Decode the documents at the given rows, int64 [n], to float32 token vectors."""
         tokens, offsets = token_positions(self.offsets, rows)
         codes = self.codes[tokens].astype(np.int64) + CODES * np.arange(len(self.codebooks))
         parts = self.codebooks.reshape(-1, self.codebooks.shape[2])[codes]
         return TokenVectors(offsets, self.centroids[self.numbers(tokens)] + parts.reshape(len(tokens), -1))
 
     def numbers(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the centroid numbers of tokens. Raises ArtifactError if a centroid does not exist."""
+        """Return the centroid number of each token, int64. Raises ArtifactError if a centroid does not exist."""
         numbers = self.nearest[tokens].astype(np.int64)
         if numbers.max(initial=0) >= len(self.centroids):
             raise errors.ArtifactError(f"{self.path / _NEAREST}: damaged; rebuild the index")
@@ -188,14 +188,14 @@ def _read_books(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
 
 @dataclass(frozen=True)
 class CodedSearcher(TokenSearcher):
-    """A searcher that reranks `candidates` documents from the lists of `probes` centroids per token."""
+    """A searcher that reranks at most `candidates` documents from the lists of `probes` centroids per query token."""
 
     store: TokenCodes
     probes: int
     candidates: int
 
     def search(self, queries: Any, k: int) -> records.Hits:
-        """Return the k candidates with the largest MaxSim, ties by row. Raises UsageError for bad queries or k < 1."""
+        """Return the k candidates with the largest MaxSim, ties by row. Raises UsageError for invalid queries or k."""
         wanted = check_tokens(queries, self.store.dimension, k)
         count = min(max(k, self.candidates), len(self.store))
         hits = index_checks.no_hits(len(wanted), k)
@@ -281,7 +281,7 @@ def _table(products: Tensor, offsets: NDArray[np.int64]) -> Tensor:
 def best_of_each(
     owner: NDArray[np.int64], documents: NDArray[np.int64], scores: NDArray[np.floating], shape: tuple[int, int]
 ) -> NDArray[np.int64]:
-    """Return the documents with the largest scores for each owner, int64 of `shape`, padded with -1."""
+    """Return each owner's documents with the largest scores, ties by document, int64 of `shape`, padded with -1."""
     order = np.lexsort((documents, -scores, owner))
     owner = owner[order]
     rank = np.arange(len(owner)) - np.searchsorted(owner, owner)

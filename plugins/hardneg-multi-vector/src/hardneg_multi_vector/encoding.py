@@ -39,7 +39,7 @@ _KNOWN = {"Dense", _SCORED, "Normalize"}
 
 
 def load(options: "LateInteraction", model: resolving.ResolvedModel, device: str | None, precision: Any) -> Any:
-    """Load a folder of any format as a sentence-transformers `MultiVectorEncoder`, in evaluation mode.
+    """Load a folder of any supported format as a sentence-transformers `MultiVectorEncoder` in evaluation mode.
 
     precision: precision for encoding; None loads the model for training.
 
@@ -84,7 +84,7 @@ def _check_known(rest: Sequence[Any], model: str) -> None:
     if odd := [name for name in names if name not in (None, _TOKENS)]:
         raise errors.ModelError(f"model {model!r}: its modules use {odd[0]!r} instead of {_TOKENS}; use another model")
     if any(getattr(part, "keep_only_token_ids", None) for part in rest):
-        raise errors.ModelError(f"model {model!r} scores only tokens of images; use another model")
+        raise errors.ModelError(f"model {model!r} scores only image tokens; use another model")
 
 
 def _one_side(parts: list[Any], options: "LateInteraction") -> list[nn.Module]:
@@ -115,7 +115,7 @@ def _projection(transformer: Any, dimension: int) -> nn.Module:
 
     size = int(transformer.get_embedding_dimension())
     if dimension > size:
-        raise errors.ModelError(f"encoder.dimension is {dimension}, but token vectors have {size}; use fewer")
+        raise errors.ModelError(f"encoder.dimension is {dimension}, but token vectors have {size} dimensions; lower it")
     draws = torch.Generator().manual_seed(runtime.derive_seed(0, "token projection", size, dimension) >> 1)
     weight = torch.linalg.qr(torch.randn(size, dimension, generator=draws)).Q.T.contiguous()
     options = {"activation_function": nn.Identity(), "init_weight": weight, "module_input_name": _TOKENS}
@@ -154,8 +154,7 @@ def maxsim(queries: Tensor, documents: Tensor, mean: bool = False) -> Tensor:
 
     Source: Khattab and Zaharia, ColBERT (SIGIR 2020), Eq. 3.
 
-    queries: [B, q, d + 1]. documents: [D, t, d + 1]. mean: whether each score is divided by the number of query
-    tokens.
+    queries: [B, q, d + 1]. documents: [D, t, d + 1]. mean: whether to divide each score by the number of query tokens.
     Returns float32 [B, D].
     """
     from sentence_transformers.util import maxsim as of_all
@@ -182,13 +181,13 @@ class TokenRows:
         return self.corpus.doc_ids
 
     def blocks(self, start: int, stop: int, size: int) -> Iterator[Sequence[str]]:
-        """Return the texts of documents `start` to `stop`, `size` at a time."""
+        """Return the texts of documents `start` to `stop` (exclusive), `size` at a time."""
         return self.corpus.blocks(start, stop, size)
 
 
 @dataclass(frozen=True)
 class VectorAToken(encoders.Representation):
-    """One vector per scored token, float32 [n, T, d + 1] on the device; mean: average scores over query tokens."""
+    """One vector per scored token, float32 [n, T, d + 1] on the device; mean: whether scores are averages."""
 
     mean: bool = False
     form: ClassVar[encoding.Form] = "token-vectors"
@@ -196,21 +195,21 @@ class VectorAToken(encoders.Representation):
     block: ClassVar[int] = 1024
 
     def expanded(self, tokens: token_files.Tokens, transformer: Any) -> token_files.Tokens:
-        """Pad query tokens if the transformer has a query expansion."""
+        """Pad query tokens as the transformer's query expansion declares, if it has one."""
         options = getattr(transformer, "query_expansion", None)
         return tokens if options is None else expanded(tokens, transformer.tokenizer, options)
 
     def run(
         self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: model_specs.Side
     ) -> Tensor:
-        """Encode texts as token vectors, float32 [n, T, d + 1]."""
+        """Encode a batch as token vectors, float32 [n, T, d + 1], with zeros for tokens that are not scored."""
         features = towers.forward(parts, features, device, side)
         vectors, scored = features["token_embeddings"], features["attention_mask"]
         kept = scored.to(vectors.dtype)[..., None]
         return torch.cat([vectors.masked_fill(~scored.bool()[..., None], 0), kept], dim=-1)
 
     def gathered(self, batches: Any, count: int, dimension: int) -> TokenVectors:
-        """Collect the texts in order, without padding."""
+        """Collect `count` texts in row order on the host from batches in any order, without padding."""
         vectors: list[NDArray[np.float32]] = [np.empty((0, dimension), np.float32)] * count
         for rows, tensor in batches:
             part = self.collect(tensor)
@@ -220,7 +219,7 @@ class VectorAToken(encoders.Representation):
         return TokenVectors(offsets, np.concatenate([np.empty((0, dimension), np.float32), *vectors]))
 
     def collect(self, tensor: Tensor) -> TokenVectors:
-        """Copy the scored vectors to the host."""
+        """Copy the vectors of scored tokens to the host as float32, without padding."""
         there = tensor[..., -1] > 0
         offsets = torch.cat([there.new_zeros(1, dtype=torch.int64), there.sum(1).cumsum(0)])
         return TokenVectors(offsets.cpu().numpy(), tensor[..., :-1][there].float().cpu().numpy())
@@ -235,12 +234,12 @@ class VectorAToken(encoders.Representation):
         return tensor
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
-        """Compute MaxSim, once per document for all of its columns."""
+        """Compute MaxSim, float32 [B, M], once per document for all of its columns."""
         scores = maxsim(queries, documents, self.mean)
         return scores if columns is None else scores[:, columns]
 
     def score_lists(self, queries: Tensor, encoded: TokenVectors) -> Tensor:
-        """Compute MaxSim of each query with its own documents."""
+        """Compute MaxSim of each of B queries with its own M documents, float32 [B, M]."""
         documents = self.tensor(encoded, queries.device)
         lists = documents.view(len(queries), -1, *documents.shape[1:])
         return torch.cat([maxsim(query[None], own, self.mean) for query, own in zip(queries, lists, strict=True)])
@@ -248,7 +247,7 @@ class VectorAToken(encoders.Representation):
     def rows(
         self, encoder: Any, corpus: Corpus, folder: Path, progress: runtime.Progress, here: runtime.World
     ) -> TokenRows:
-        """Return the documents with their token counts."""
+        """Return the documents with the offsets of their scored tokens, which all processes count together."""
         mask = next(part for part in encoder.parts("document") if hasattr(part, "skiplist_words"))
 
         def count(texts: Sequence[str]) -> NDArray[np.int64]:
@@ -263,5 +262,5 @@ class VectorAToken(encoders.Representation):
         return TokenRows(corpus, np.concatenate([[0], np.cumsum(counts)]))
 
     def writer(self, folder: Path, rows: TokenRows, dimension: int) -> TokenWriter:
-        """Return a writer of the vectors and their offsets."""
+        """Return a writer that stores the token vectors and their offsets in `folder`."""
         return TokenWriter(folder, dimension, rows.offsets)

@@ -31,8 +31,8 @@ class LateInteractionContract:
 
     form: `sentence-transformers`, `pylate` (up to version 3) or `stanford`; "" for a model trained for other tasks.
     prompts: all prompts by name, including those for queries and documents. lengths: maximum tokens, by side.
-    filled: length that queries are padded to; 0 for no padding.
-    options: module settings that older formats save outside of the modules' own files.
+    filled: number of tokens that queries are padded to; 0 for no padding.
+    options: module settings that older formats save outside the modules' own files.
     """
 
     form: str
@@ -70,15 +70,15 @@ def _count(value: Any, folder: Path) -> int:
 class LateInteraction(resolving.FolderFamily):
     """Late interaction as in ColBERT: one vector per token, compared by MaxSim.
 
-    Folders of sentence-transformers' `MultiVectorEncoder`, of PyLate and of Stanford's ColBERT are opened as they are.
-    Any other transformer becomes an encoder of the token vectors in its last layer, with these options.
+    Folders saved by sentence-transformers' `MultiVectorEncoder`, PyLate or Stanford's ColBERT are opened unchanged. Any
+    other transformer becomes an encoder that uses the token vectors of its last layer, with these options.
 
     Source: Khattab and Zaharia, ColBERT (SIGIR 2020).
 
     Args:
-        dimension: dimension of token vectors after a random orthonormal projection; none means no projection.
-        query_expansion: length to which queries are padded with [MASK]; 0 disables padding; none uses the folder's.
-        skiplist: document tokens that are not scored; `own` uses the folder's list.
+        dimension: dimension of token vectors after a new random orthonormal projection; none adds no projection.
+        query_expansion: length in tokens to pad queries to with [MASK]; 0 disables padding; none uses the folder's.
+        skiplist: document tokens to exclude from scoring; `own` uses the folder's list.
         normalise: whether token vectors have norm 1; none uses the folder's setting.
     """
 
@@ -107,7 +107,7 @@ class LateInteraction(resolving.FolderFamily):
         return full
 
     def interaction(self, files: model_files.ModelFolder, contract: Any) -> LateInteractionContract:
-        """Return the late-interaction contract of a folder; contract: its general contract.
+        """Read the late-interaction contract of a folder; contract: its contract as a general encoder.
 
         Source: `MultiVectorEncoder._parse_model_config` and `_maybe_load_stanford_metadata` of sentence-transformers 6.
 
@@ -151,7 +151,7 @@ class LateInteraction(resolving.FolderFamily):
         return replace(contract, **({} if saved else own), prompts=interaction.prompts, pooling="")
 
     def filled(self, interaction: LateInteractionContract) -> int:
-        """Return the length that queries are padded to; 0 for no padding."""
+        """Return the number of tokens that queries are padded to; 0 for no padding."""
         return interaction.filled if self.query_expansion is None else self.query_expansion
 
     def _problems(
@@ -166,7 +166,7 @@ class LateInteraction(resolving.FolderFamily):
             lines.append(f"{', '.join(wrong)}; at least {SHORTEST} tokens are needed")
         if full.query_length < (filled := self.filled(interaction)):
             lines.append(
-                f"query_length is {full.query_length}, but queries are padded to {filled} tokens; set at least that"
+                f"query_length is {full.query_length}, but queries are padded to {filled} tokens; set at least {filled}"
             )
         if self.dimension is not None and (interaction.form or self.dimension < 1):
             says = "but the folder has its own; omit it" if interaction.form else "but must be at least 1, or omitted"
@@ -178,7 +178,7 @@ class LateInteraction(resolving.FolderFamily):
         return lines
 
     def content_digest(self, model: resolving.ResolvedModel) -> str:
-        """Return a digest of the files and options, including options that older formats save outside of modules."""
+        """Return a digest of the files and options, including module options that older formats save elsewhere."""
         name = super().content_digest(model)
         options = self.interaction(model.files, model.contract).options if len(model.origins) == 1 else {}
         return stores.digest([name, dict(options)]) if options else name

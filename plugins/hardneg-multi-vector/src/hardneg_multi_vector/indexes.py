@@ -27,7 +27,7 @@ class MultiVector:
         return len(store)
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """Return the size of the vectors in bytes; files are shared with the encode stage if possible."""
+        """Return the size of the vectors in bytes; the files are links to those of the encode stage if possible."""
         return 4 * dimension * vectors
 
     def open(self, path: Path, rows: protocols.RowLookup | None = None) -> MultiVectorSearcher:
@@ -39,14 +39,14 @@ class MultiVector:
 class MultiVectorPq:
     """An index for MaxSim over candidates, with token vectors stored as a centroid and a product-quantised residual.
 
-    A token uses `subvectors` bytes, two for its centroid (four beyond 65,536 centroids), and at most four in lists.
+    A token takes `subvectors` bytes, two for its centroid (four beyond 65,536 centroids), and at most four in lists.
 
     Args:
         subvectors: number of parts of a residual, one byte each; must divide the dimension.
-        centroids: number of centroids; by default a power of two up to four times the root of the number of tokens.
-        probes: number of centroids to search the lists of, per query token.
+        centroids: number of centroids; by default the largest power of two up to 4 * sqrt(number of tokens).
+        probes: number of centroids nearest to each query token; the documents in their lists become candidates.
         candidates: number of documents scored by MaxSim per query; at least the depth of the search.
-        sample: maximum number of token vectors to train on; by default 32 per centroid.
+        sample: maximum number of token vectors to train on; by default 32 per centroid, at least 256.
         seed: seed of the sample and of the clustering.
     """
 
@@ -80,8 +80,8 @@ class MultiVectorPq:
         what = f"{lists} lists" if lists == least else f"{CODES} centroids of a subvector"
         if min(len(store.vectors), sample) < least:
             raise errors.UsageError(
-                f"{_NAME}: {source} has {len(store.vectors)} token vectors, of which at most {sample} are used for "
-                f"training, but {what} need at least {least}; set fewer, or use the index multi-vector"
+                f"{_NAME}: {source} has {len(store.vectors)} token vectors, and training uses at most {sample}, "
+                f"but {what} need at least {least}; lower centroids, raise sample, or use the index multi-vector"
             )
         index = faiss.IndexIVFPQ(faiss.IndexFlatL2(store.dimension), store.dimension, lists, self.subvectors, 8)
         compression.Training(_NAME, sample, self.seed, least, what).train(index, store.vectors, progress)
@@ -93,7 +93,7 @@ class MultiVectorPq:
         return len(store)
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """Return the size of codes and lists in bytes."""
+        """Estimate the size in bytes of codes, centroids and lists, which may be smaller."""
         lists = self.centroids or _usual(vectors)
         number = 2 if lists <= 1 << 16 else 4
         return vectors * (self.subvectors + number + 4) + 4 * dimension * lists
@@ -104,5 +104,5 @@ class MultiVectorPq:
 
 
 def _usual(tokens: int) -> int:
-    """Return the largest power of two up to four times the root of the number of tokens."""
+    """Return the largest power of two up to four times the square root of the number of tokens."""
     return 1 << max(0, (16 * tokens).bit_length() - 1) // 2

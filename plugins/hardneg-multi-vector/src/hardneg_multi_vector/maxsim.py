@@ -19,10 +19,10 @@ _TOKENS = 1 << 15  # padded document tokens of the pairs that are scored at a ti
 
 
 def check_tokens(queries: Any, dimension: int, k: int = 1) -> TokenVectors:
-    """Return the queries. Raises UsageError unless they are finite token vectors of `dimension` and k is at least 1."""
+    """Return the queries. Raises UsageError unless they are finite token vectors [n, dimension] and k is at least 1."""
     if not isinstance(queries, TokenVectors):
         raise errors.UsageError(
-            "a multi-vector index is searched with one vector per token; use the model that encoded it"
+            "a multi-vector index needs queries with one vector per token; use the model that encoded it"
         )
     if queries.vectors.ndim != 2 or queries.vectors.shape[1] != dimension:
         shape = queries.vectors.shape
@@ -33,12 +33,12 @@ def check_tokens(queries: Any, dimension: int, k: int = 1) -> TokenVectors:
     if not np.isfinite(queries.vectors).all():
         token = int(np.flatnonzero(~np.isfinite(queries.vectors).all(1))[0])
         query = int(np.searchsorted(queries.offsets, token, "right")) - 1
-        raise errors.UsageError(f"a token vector of query {query} (from 0) is not finite; check the model")
+        raise errors.UsageError(f"a token vector of query {query} (counted from 0) is not finite; check the model")
     return queries
 
 
 def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, query_counts: Tensor) -> Tensor:
-    """Compute the score of each query with each document.
+    """Compute the MaxSim score of each query with each document.
 
     documents: float32 [T, d], the tokens of all documents in sequence. counts: int64 [D], tokens per document, at least
     1. queries: float32 [d, S], the tokens of all queries in sequence, as columns. query_counts: int64 [Q], tokens per
@@ -50,7 +50,7 @@ def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, query_count
 
 
 def maxsim_matrix(queries: TokenVectors, documents: TokenVectors) -> NDArray[np.float32]:
-    """Compute the score of each query with each document, float32 [Q, D]. Raises UsageError if dimensions differ."""
+    """Compute MaxSim of all pairs, float32 [Q, D]; -inf without tokens. Raises UsageError if dimensions differ."""
     check_tokens(queries, documents.vectors.shape[1])
     scores = np.full((len(queries), len(documents)), -np.inf, np.float32)
     query_lengths, lengths = np.diff(queries.offsets), np.diff(documents.offsets)
@@ -66,10 +66,10 @@ def maxsim_matrix(queries: TokenVectors, documents: TokenVectors) -> NDArray[np.
 def maxsim_pairs(
     queries: TokenVectors, documents: TokenVectors, device: torch.device | None = None, tokens: int = _TOKENS
 ) -> NDArray[np.float32]:
-    """Compute the score of each query with its document, float32 [n].
+    """Compute MaxSim of each query with its own document, float32 [n]; -inf if either has no tokens.
 
-    queries, documents: n of each. device: None uses the first GPU, or else the CPU. tokens: number of document tokens
-    to multiply at a time, in documents of similar length.
+    queries, documents: n texts each. device: None uses the first GPU, or else the CPU. tokens: maximum number of padded
+    tokens to multiply at a time, in pairs of similar length.
 
     Raises UsageError if the numbers of queries and documents or their dimensions differ, or a query is not finite.
     """
@@ -118,14 +118,14 @@ def tensor(vectors: NDArray[np.float32]) -> Tensor:
 
 @dataclass(frozen=True)
 class TokenSearcher(index_checks.DecodedRows):
-    """A searcher of documents with several vectors each in `store`; `options` affect only speed."""
+    """Base class for searchers of a `store` of documents with several vectors each; `options` affect only speed."""
 
     store: Any
     options: ExactOptions | None = field(default=None, kw_only=True)
     progress: runtime.Progress | None = field(default=None, kw_only=True)
 
     def using(self, options: ExactOptions, progress: runtime.Progress | None) -> Self:
-        """Return the searcher with other options and progress."""
+        """Return a copy of the searcher with the given options and progress."""
         return replace(self, options=options, progress=progress)
 
     @cached_property
@@ -136,21 +136,21 @@ class TokenSearcher(index_checks.DecodedRows):
 
 @dataclass(frozen=True)
 class MultiVectorSearcher(TokenSearcher):
-    """A searcher of a folder of token vectors; `progress` counts passages.
+    """A searcher for exact MaxSim over a folder of token vectors; `progress` counts passages.
 
-    If the vectors have at most `options.resident` bytes, they stay on the device from the first search on.
+    Vectors of at most `options.resident` bytes in total stay on the device after the first search.
     """
 
     store: TokenStore
     resumes: ClassVar[bool] = True
 
     def search(self, queries: Any, k: int) -> records.Hits:
-        """Return the k documents with the largest MaxSim, ties by row. Raises UsageError for bad queries or k < 1."""
+        """Return the k documents with the largest MaxSim, ties by row. Raises UsageError for invalid queries or k."""
         return search_tokens(self, check_tokens(queries, self.store.dimension, k), k)
 
     @cached_property
     def held(self) -> Tensor | None:
-        """All vectors of the store, float32 [T, d], if they fit on the device."""
+        """All vectors of the store, float32 [T, d], on the device; None if they exceed `options.resident` bytes."""
         vectors, options = self.store.vectors, self.options or ExactOptions()
         if 4 * len(vectors) * vectors.dimension > options.resident:
             return None
@@ -166,10 +166,10 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     A document without tokens is never a hit; a query without tokens has no hits. One block of documents is in memory at
     a time, unless all are on the device already.
 
-    searcher: searcher of the documents. queries: Q queries, already checked. k: beyond the number of documents, lists
-    are padded with row -1 and score -inf.
+    searcher: searcher of the documents. queries: Q queries, already checked. k: length of each list; short lists are
+    padded with row -1 and score -inf.
 
-    Raises ArtifactError if vectors or scores are not finite.
+    Raises ArtifactError if stored vectors or scores are not finite.
     """
     store, options, held = searcher.store, searcher.options or ExactOptions(), searcher.held
     answered = np.flatnonzero(np.diff(queries.offsets))
@@ -178,7 +178,7 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     size = options.query_block or size
     # with few query tokens, longer blocks of documents fit in the same memory
     fitting = min(most, max(products // most, products // max(1, min(len(queries.vectors), size))))
-    # the tokens of some queries as columns, float32 [d, S], and how many each query has, int64 [Q]
+    # the tokens of a part of the queries as columns, float32 [d, S], and how many each query has, int64 [Q]
     parts = [
         (
             tensor(part.vectors).to(options.where).T.contiguous(),

@@ -1,7 +1,7 @@
 """Token vectors of a late-interaction encoder, in memory and on disk.
 
 In a folder, `index` contains the vectors of all tokens, document by document, in the format of `FlatWriter`.
-`offsets.npy`, int64 [N + 1], has the first row of each document; `docid` has the id of each document.
+`offsets.npy`, int64 [N + 1], has each document's first row, then the total; `docid` has the id of each document.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,20 +25,20 @@ class TokenVectors(records.EncodedRows):
     vectors: NDArray[np.float32]
 
     def score_matrix(self, documents: Self) -> NDArray[np.float32]:
-        """Compute MaxSim of each query with each document, float32 [Q, D]. Raises the same as `maxsim_matrix`."""
+        """Compute MaxSim of each query with each document, float32 [Q, D]. Raises the errors of `maxsim_matrix`."""
         from hardneg_multi_vector.maxsim import maxsim_matrix
 
         return maxsim_matrix(self, documents)
 
     def score_pairs(self, documents: Self) -> NDArray[np.float32]:
-        """Compute MaxSim of each query with its document, float32 [n]. Raises the same as `maxsim_pairs`."""
+        """Compute MaxSim of each query with its document, float32 [n]. Raises the errors of `maxsim_pairs`."""
         from hardneg_multi_vector.maxsim import maxsim_pairs
 
         return maxsim_pairs(self, documents)
 
 
 def ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Concatenate the positions of ranges [begin, end); return them and the start of each range, int64 [n + 1]."""
+    """Return the concatenated positions in ranges [begin, end), int64 [T], and each range's offset, int64 [n + 1]."""
     offsets = np.concatenate([[0], np.cumsum(ends - begins)]).astype(np.int64)
     return np.repeat(begins - offsets[:-1], ends - begins) + np.arange(offsets[-1]), offsets
 
@@ -52,7 +52,7 @@ def token_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> tupl
 
 
 def spans(ends: NDArray[np.int64], size: int, start: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield ranges of items from `start` on with up to `size` parts, or of one item; ends: int64 [n + 1], of parts."""
+    """Yield ranges of items with at most `size` parts in total, or of one item; ends: part offsets, int64 [n + 1]."""
     while start < len(ends) - 1:
         stop = max(start + 1, int(np.searchsorted(ends, ends[start] + size, "right")) - 1)
         yield start, stop
@@ -76,11 +76,11 @@ class TokenWriter(index_files.FlatWriter):
 
     @property
     def documents(self) -> int:
-        """The number of documents."""
+        """The total number of documents to write."""
         return len(self.offsets) - 1
 
     def write(self, documents: Any) -> None:
-        """Write the next documents. Raises UsageError if too many, ArtifactError if not finite or of other lengths."""
+        """Write the next documents. Raises UsageError if too many, ArtifactError if not finite or lengths differ."""
         start, stop = self._documents, self._documents + len(documents)
         if stop > self.documents:
             raise errors.UsageError(f"{self.folder}: {stop} documents instead of {self.documents}")
@@ -88,7 +88,7 @@ class TokenWriter(index_files.FlatWriter):
         if len(other := np.flatnonzero(said != lengths)):
             row = int(other[0])
             reason = f"document {start + row} has {lengths[row]} token vectors instead of {said[row]}"
-            raise errors.ArtifactError(f"{self.folder}: {reason}, as texts or tokenizer changed; delete the folder")
+            raise errors.ArtifactError(f"{self.folder}: {reason}; texts or tokenizer changed, so delete the folder")
         super().write(documents.vectors)
         self._documents = stop
 
@@ -109,7 +109,7 @@ def offsets_fault(offsets: NDArray[np.int64]) -> str:
 
 
 class TokenStore:
-    """A folder of token vectors opened for reading, with a memory map only for `gather`.
+    """A folder of token vectors opened for reading; only `gather` memory-maps the vectors.
 
     offsets: int64 [N + 1], the start of each document's vectors, then their total number.
     """
@@ -139,11 +139,11 @@ class TokenStore:
         return self.count
 
     def link(self, path: Path) -> None:
-        """Link, or else copy, the files to folder `path`."""
+        """Link the files to folder `path`, or copy them if links are not possible."""
         self.vectors.link(path, OFFSETS)
 
     def read(self, start: int, stop: int) -> TokenVectors:
-        """Return a copy of documents `start` to `stop`, without memory-mapping the vectors."""
+        """Return a copy of documents `start` to `stop` (exclusive), without memory-mapping the vectors."""
         start, stop, _ = slice(start, stop).indices(self.count)
         offsets = self.offsets[start : max(start, stop) + 1]
         return TokenVectors(offsets - offsets[0], self.vectors.read(int(offsets[0]), int(offsets[-1])))
@@ -154,5 +154,5 @@ class TokenStore:
         return TokenVectors(offsets, self.vectors.gather(positions))
 
     def spans(self, size: int, start: int = 0) -> Iterator[tuple[int, int]]:
-        """Yield ranges of documents from `start` on with up to `size` vectors, or of one document."""
+        """Yield ranges [start, stop) of documents with at most `size` vectors in total, or of a single document."""
         return spans(self.offsets, size, start)

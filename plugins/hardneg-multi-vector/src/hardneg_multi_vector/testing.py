@@ -14,7 +14,7 @@ _QUERIES, _MOST, _TOPICS, _NOISE = 9, 7, 20, 0.5
 
 
 def drawn_tokens(count: int, dimension: int, exact: bool) -> TokenVectors:
-    """Sample `count` documents of up to seven tokens around a few topics, some equal and some without tokens.
+    """Sample `count` documents of up to seven tokens around a few topics; some are equal, some have no tokens.
 
     exact: whether values are integers, so that sums are exact; otherwise vectors have norm 1.
     """
@@ -36,7 +36,7 @@ def _rounded(vectors: NDArray[np.float32], exact: bool) -> NDArray[np.float32]:
 
 
 def write_tokens(folder: Path, documents: TokenVectors) -> Path:
-    """Write documents in the format of the stage `encode`, with the ids `d0`, `d1`, ...."""
+    """Write documents in the format of the stage `encode`, with the ids `d0`, `d1` and so on."""
     writer = TokenWriter(folder, documents.vectors.shape[1], documents.offsets)
     writer.write(documents)
     writer.write_doc_ids(f"d{number}" for number in range(len(documents)))
@@ -56,7 +56,7 @@ class TokenIndexTests(IndexTests):
     """Contract tests for an index backend of token vectors; set `plugin` and other attributes of `IndexTests`."""
 
     def documents(self, plugin: Any) -> TokenVectors:
-        """Sample documents of up to seven tokens."""
+        """Sample `count` documents of up to seven tokens each with `drawn_tokens`."""
         return drawn_tokens(self.count, self.dimension, self.exact)
 
     def encoded_queries(self, plugin: Any) -> TokenVectors:
@@ -64,11 +64,11 @@ class TokenIndexTests(IndexTests):
         return drawn_queries(self.documents(plugin), self.exact)
 
     def write(self, folder: Path, documents: Any) -> Path:
-        """Write documents in the format of the stage `encode`."""
+        """Write documents in the format of the stage `encode` with `write_tokens`; return the folder."""
         return write_tokens(folder, documents)
 
     def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:
-        """Compute MaxSim with plain loops."""
+        """Compute MaxSim with plain loops, float32 [Q, D]; -inf for texts without tokens."""
         ours, theirs = (np.split(each.vectors, each.offsets[1:-1]) for each in (queries, documents))
         pairs = [[(q @ d.T).max(1).sum() if q.size and d.size else -np.inf for d in theirs] for q in ours]
         return np.array(pairs, np.float32)

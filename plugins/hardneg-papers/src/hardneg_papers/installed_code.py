@@ -82,7 +82,7 @@ class PyCode(installed_docs.PyDocs):
                 if not reason and code in codes:
                     reason = "definitions whose code is the same as another's"
                 elif not reason and docstring.name in names:
-                    reason = "further docstrings of one name"
+                    reason = "docstrings with a duplicate name"
                 if reason:
                     left_out[reason] += 1
                     continue

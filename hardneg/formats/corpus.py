@@ -301,7 +301,7 @@ def own_documents(corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str]
 def set_aside(
     corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str], positives: Mapping[str, Sequence[str]]
 ) -> tuple[dict[int, Rows], set[str]]:
-    """Find the documents to exclude per query: itself, positives of queries with the same text, and all copies.
+    """Find documents to exclude per query: the query itself, positives of queries with its text, and all copies.
 
     Returns:
         Rows of the corpus by query position, int64 [n], one array for queries with the same text; and the ids

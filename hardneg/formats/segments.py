@@ -133,9 +133,7 @@ def first_rows(path: Path) -> "NDArray[np.int64]":
             wrong = (numbers != expected) | ((of == 0) & (last_begin < 0))
             if wrong.any():
                 line = row + int(np.argmax(wrong)) + 1
-                raise ArtifactError(
-                    f"{path}:{line}: segment ids must be D#0, D#1, ... without gaps; re-encode the corpus"
-                )
+                raise ArtifactError(f"{path}:{line}: segment ids must be D#0, D#1, ...; re-encode the corpus")
             parts.append(begins)
             row, last_begin = row + len(numbers), int(begins[-1]) if len(begins) else last_begin
     return np.concatenate([*parts, [row]])

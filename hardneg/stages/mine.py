@@ -48,7 +48,7 @@ class Mine(StageSpec):
     stage: Literal["mine"]
     miner: fields.MinerSetting = Field(description="The miner; `hardneg plugins list miners` shows all.")
     filters: fields.FilterSettings = Field(
-        (), description="Filters that drop candidates first, in this order; each is a name or {name: NAME, ...}."
+        (), description="Filters to apply before the miner, in this order; each is a name or {name: NAME, ...}."
     )
     runs: Annotated[dict[str, fields.Name], fields.Reference(("run",))] = Field(default_factory=dict)
     file: Annotated[fields.Name | None, fields.InputFile("negatives from another program")] = Field(

@@ -57,7 +57,7 @@ class CandidateLists(stages.RunSpec):
 
 
 def read_lists(path: Path) -> dict[str, dict[str, None]]:
-    """Return the distinct documents of each query in the file's order. Raises DataError for a malformed row."""
+    """Return each query's distinct document ids, in file order, as keys. Raises DataError for a malformed row."""
     lists: dict[str, dict[str, None]] = {}
     for row in read_tables([path]):
         one = "qid" in row.cells
@@ -69,8 +69,8 @@ def read_lists(path: Path) -> dict[str, dict[str, None]]:
 class JudgedNegatives(stages.RunSpec):
     """Lists the documents judged not relevant to the queries of a split, in the order of the judgements.
 
-    In Promptriever's data these answer the query but violate the instruction. `mine` selects negatives from this run
-    alone or, with miner `union`, from several runs.
+    In Promptriever's data, these documents answer the query but violate the instruction. `mine` selects negatives from
+    this run alone or, with miner `union`, from several runs.
 
     Source: Weller et al., Promptriever (ICLR 2025), on instruction negatives.
 
@@ -89,7 +89,7 @@ class JudgedNegatives(stages.RunSpec):
         return stages.Row(count, "queries", disk=count * _JUDGED * 20)
 
     def make(self, context: "stages.StageContext[JudgedNegatives]") -> stages.Facts:
-        """Write the run; scores are negative ranks. Raises DataError if no query has such a document."""
+        """Write the run; scores are negative ranks. Raises DataError if no query has a document judged not relevant."""
         collection = stage_work.open_collection(context.inputs["dataset"])
         qrels, counts = collection.qrels(self.split), {"documents": 0, "queries without documents": 0}
 

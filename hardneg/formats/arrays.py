@@ -54,7 +54,7 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 
 
 def write_header(file: IO[bytes], dtype: str, count: int) -> None:
-    """Write the .npy header of a one-dimensional array; the header is equally long for every `count`."""
+    """Write the .npy header of a one-dimensional array; its length in bytes is the same for every `count`."""
     np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": (count,)})
 
 
@@ -140,7 +140,7 @@ def ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np
 
 
 def known_to(wanted: NDArray[Any], known: NDArray[Any], owner: NDArray[np.int64], queries: int) -> NDArray[np.bool_]:
-    """Mark each query's positives among passages; both are given as rows, or as content hashes to catch copies.
+    """Mark each query's positives among passages; all are rows, or all are content hashes to catch copies.
 
     Args:
         wanted: passages, [M] if they are the same for all B queries, otherwise [B, M].

@@ -113,14 +113,14 @@ class StoredCollection:
         return Queries.open(self.folder / "queries" / f"{self._known(split)}.arrow")
 
     def qrels(self, split: str) -> Qrels:
-        """One split's training judgements, of known queries and documents. Raises DataError for an unknown split."""
+        """One split's judgements of known queries and documents; may be empty. Raises DataError for unknown splits."""
         path = self.folder / "qrels" / f"{self._known(split)}.txt"
         if not path.exists():
             raise ArtifactError(f"{path}: missing; {AGAIN}")
         return _qrels(path)
 
     def judged(self, split: str) -> Qrels:
-        """One split's judgements for evaluation; as in trec_eval, relevant documents outside the corpus are misses."""
+        """One split's judgements for evaluation: as in trec_eval, relevant documents not in the corpus are included."""
         union, path = self.qrels(split), self.folder / "qrels" / f"{split}{_LACKING}.txt"
         counts = json.loads((self.folder / "collection.json").read_bytes())["splits"][split]
         if counts.get("unknown_queries") or counts.get("unknown_documents"):
@@ -148,7 +148,7 @@ class StoredCollection:
         return union
 
     def withheld(self) -> Qrels:
-        """The judgements withheld from training, for evaluation; empty if nothing was withheld."""
+        """The judgements withheld from training, for evaluation; empty if there are none."""
         path = self.folder / _WITHHELD
         return _qrels(path) if path.exists() else {}
 

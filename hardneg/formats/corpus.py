@@ -304,8 +304,8 @@ def set_aside(
     """Find documents to exclude per query: the query itself, positives of queries with its text, and all copies.
 
     Returns:
-        Rows of the corpus by query position, int64 [n], one array for queries with the same text; and the ids
-        of the queries that share their text with another query.
+        int64 [n], rows of the corpus, by query position (one array for queries with the same text); and the ids of
+        the queries that share their text with another query.
     """
     own, members = dict[str, list[int]](), dict[str, list[int]]()
     plain = [normalise(text) for text in texts]

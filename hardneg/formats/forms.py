@@ -3,8 +3,8 @@
 `triplet`, `n-tuple` and `labeled-list` follow sentence-transformers' `mine_hard_negatives`, with columns in the order
 that its trainer reads. A query has one or more rows per positive; with scores, the last column is `scores`, the
 positive's first. `tevatron-v1`, `dpr` and `flagembedding` have one object per query, with all texts; `tevatron-v2`
-has only ids and needs a corpus file. When read, documents of Tevatron and DPR are matched by id, all others by text;
-queries are matched by text, except in Tevatron's forms.
+has only ids and needs a corpus file. When files are read, documents in Tevatron's and DPR's
+forms are matched by id, others by text; queries are matched by text, except in Tevatron's forms.
 
 Files are JSON Lines, one JSON list, or Parquet. They are written completely or not at all, and read as a stream.
 """
@@ -143,7 +143,7 @@ def _records(form: str, rows: Iterable[_Texts], options: WriteOptions, counts: C
 
 
 def write_tevatron_corpus(path: Path, corpus: Corpus) -> int:
-    """Write the corpus of `tevatron-v2` as JSON Lines with `docid` and `text` (title, space, text); return the count.
+    """Write the corpus of `tevatron-v2` as JSON Lines with `docid` and `text` (title, space, text); return its size.
 
     The title has no field of its own because Tevatron's training reads `text` alone while its encoding adds a title.
     """
@@ -225,7 +225,7 @@ def read_form(form: str, path: Path, lookup: TextLookup) -> Iterator[Negatives]:
 
     Raises:
         UsageError: the form is unknown or the file's suffix does not fit the form.
-        DataError: a row does not follow the form; the message has its line. For form `hardneg`, ArtifactError.
+        DataError: a row does not follow the form; the message has its line (for form `hardneg`, ArtifactError).
     """
     check_form(form, path)
     if form == OWN:

@@ -56,7 +56,7 @@ def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
 
 
 def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
-    """Memory-map a file by `write_negatives`; with `whole`, read it into memory, so that the file may be deleted.
+    """Memory-map a file written by `write_negatives`; with `whole`, read it into memory, so that it may be deleted.
 
     Raises ArtifactError if the file is missing, truncated or of another format.
     """
@@ -106,7 +106,7 @@ class NegativesFile(Sequence[Negatives]):
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """The number of negatives of each query: int64 [len(self)]."""
+        """The number of negatives in each row: int64 [len(self)]."""
         lengths = [batch.column("negatives").value_lengths().to_numpy() for batch in self._batches]
         return np.concatenate([np.empty(0, np.int64), *lengths]).astype(np.int64)
 
@@ -134,7 +134,7 @@ class NegativesFile(Sequence[Negatives]):
 
 
 def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
-    """Yield the negatives unchanged while writing their drops to `path`; no file if the first item has no drops."""
+    """Yield the negatives unchanged while writing their drops to `path`, unless the first item has none."""
     waiting = iter(negatives)
     firsts = list(islice(waiting, 1))
     rows = chain(firsts, waiting)
@@ -151,7 +151,7 @@ def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
 
 
 def join_negatives(negatives: Iterable[bytes], dropped: Iterable[bytes]) -> Iterator[Negatives]:
-    """Yield the rows of several files written by `write_negatives` in turn, given as bytes, with their drops.
+    """Yield the rows of several files of `write_negatives`, each given as bytes, with their drops.
 
     dropped: the bytes of the matching files written by `recorded`, or empty. Written to one file, the rows have the
     same bytes as if all queries had been mined at once.

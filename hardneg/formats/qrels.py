@@ -116,7 +116,7 @@ def read_groups(path: Path) -> Iterator[Membership]:
 
 
 def parse_membership(path: Path, number: int, line: str) -> Membership | None:
-    """Parse a line `id<TAB>group`; return None for an empty group, or for a first line with `id` as its id.
+    """Parse a line `id<TAB>group`; return None for an empty group, or for a header, a first line with id `id`.
 
     Raises DataError if the line has no tab or an invalid id.
     """

@@ -147,7 +147,7 @@ def stream_run(path: Path) -> Iterator[tuple[str, RankedList]]:
 def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]:
     """Stream the run's list for each query, empty for queries missing from the run.
 
-    Raises DataError as `stream_run` does, or if the run has other queries or another order of queries.
+    Raises DataError as `stream_run` does, or if the run has further queries or orders them differently.
     """
     stream = stream_run(path)
     head = next(stream, None)
@@ -279,7 +279,7 @@ def strictly_decreasing(scores: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def rewrite_run(path: Path, collection: StoredCollection, split: str, target: Path) -> dict[str, int]:
-    """Copy a run's lists for a split's queries to `target`, in query order; return counts of known and unknown ids.
+    """Copy a run's lists for a split's queries to `target`, in query order; return counts of matched and unmatched ids.
 
     Unknown documents are left out; ties keep the run's order.
 

@@ -1,4 +1,4 @@
-"""Source files of a collection, read part by part and past mistakes; names of splits; files of queries."""
+"""Source files of a collection, read in parts and past mistakes; names of splits; and files of queries."""
 
 import re
 from collections import Counter
@@ -154,7 +154,7 @@ class PartedCollection:
         self._totals[part.name] = len(seen)
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """The judgements of one split."""
+        """Yield the judgements of one split. Raises DataError at the first mistake."""
         return _plain(self.qrels_in[split], Judgement)
 
     def notes(self) -> Sequence[str]:
@@ -164,7 +164,7 @@ class PartedCollection:
         return [*self.left_out, *(f"{source}: {queries} without judgements left out" for source, queries in counts)]
 
     def parts(self) -> Iterator[Part]:
-        """All files, documents first, then queries, then judgements."""
+        """Yield the parts of all files: documents, then queries, then judgements."""
         yield from self.documents_in
         yield from dict.fromkeys(self.queries_in.values())
         yield from self.qrels_in.values()

@@ -49,7 +49,7 @@ def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]
 
 
 def check_text(path: Path, start: bytes, meant: str = "") -> None:
-    """Raise DataError if a file starts like an archive, a web page or so; meant: a kind to accept, `a web page`."""
+    """Raise DataError if a file starts like an archive, a web page or a Git LFS pointer, unless that is `meant`."""
     found = next((other for mark, other in _OTHERS.items() if start[:64].lower().startswith(mark)), "")
     if found and not (meant and found.startswith(meant)):
         raise DataError(f"{path}: expected a text file, found {found}")
@@ -163,7 +163,7 @@ def checked_id(where: Path | str, number: int, name: str) -> str:
 
 
 def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
-    """The JSON object in a line. Raises DataError if the line is not a JSON object."""
+    """Parse the JSON object in a line. Raises DataError if the line is not a JSON object."""
     try:
         return _object(path, number, json.loads(line))
     except (ValueError, RecursionError) as error:

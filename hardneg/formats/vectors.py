@@ -127,7 +127,7 @@ class RowsWriter:
 
 
 class Shard(NamedTuple):
-    """One shard of an index. location: the folder's name. rows: the number of documents or segments."""
+    """A shard of an index. location: the folder's name, empty if unsplit. rows: its number of documents or segments."""
 
     location: str
     rows: int
@@ -206,7 +206,7 @@ class Pieces:
             start, number = end, number + 1
 
     def owned(self, positions: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield, for each shard with any of the positions, int64 [n], its number, their indices and rows within it."""
+        """Yield, for each shard with any of the positions, int64 [n], its number, their indices and positions in it."""
         owner = np.searchsorted(self.first, positions, "right") - 1
         for number in np.unique(owner):
             mine = np.flatnonzero(owner == number)

@@ -60,7 +60,7 @@ class VectorFile:
 
 
 def open_vectors(path: Path, ids: Path | None = None) -> VectorFile:
-    """Open a .npy array with a file of ids, one per line; or Parquet; or JSON Lines as written by `pyserini.encode`.
+    """Open vectors: a .npy array with a file of ids, one per line; Parquet; or JSON Lines as from `pyserini.encode`.
 
     Raises DataError if the file is missing, damaged or of another format, or has no ids.
     """
@@ -206,7 +206,7 @@ class VectorOwners:
 def arrange_vectors(file: VectorFile, wanted: VectorOwners, folder: Path, progress: Progress) -> int:
     """Write the wanted vectors as a dense index in `folder`, in the order of the ids; return the number left out.
 
-    If the order differs, vectors are first written to a temporary file, which temporarily doubles the disk space.
+    If the order differs, vectors are first written to a temporary file, so twice the disk space is needed.
 
     Raises DataError if a vector is missing, and as `import_vectors` does.
     """

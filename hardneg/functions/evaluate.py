@@ -127,7 +127,7 @@ class RunsToScore:
         return {} if self.collection is None else self.collection.judged(self.split)
 
     def measured(self) -> "evaluation.metrics_json.Measured":
-        """Score each run with judgements and answers; the result has notes, but no tests yet."""
+        """Return the scores of each run against judgements and answers, with notes but without tests."""
         from hardneg.stages.evaluate import score_runs
 
         cutoffs, qrels = evaluation.metrics.answer_cutoffs(self.metrics), dict[str, dict[str, int]]()
@@ -158,7 +158,7 @@ class RunsToScore:
         return evaluation.metrics_json.Measured(scores, notes=tuple(said))
 
     def tested(self, measured: "evaluation.metrics_json.Measured") -> "evaluation.metrics_json.Measured":
-        """Add paired tests of the runs against the baselines, or of all pairs of runs."""
+        """Return `measured` with paired tests of the runs against the baselines or, without baselines, of all pairs."""
         groups, by_group = None, self.fields["by_group"]
         if "query_groups" in self.fields:
             groups = formats.qrels.read_query_groups(Path(self.fields["query_groups"]))

@@ -37,7 +37,7 @@ def keep_result(
 
 
 def keep_content(store: Store, artifact_type: str, write: Callable[[Path], object]) -> Artifact:
-    """Call `write` with an empty folder, and store the files it writes as an artifact with a key from their content.
+    """Call `write` with an empty folder, and store the files it writes as an artifact keyed by their content.
 
     Raises:
         ArtifactError: the store is not writable.
@@ -222,7 +222,7 @@ def run_file(run: AnyRun, store: Store) -> Path:
 
     Raises:
         UsageError: the object has an unsupported type.
-        DataError: a score in memory is not finite.
+        DataError: an id or a score of a run in memory is invalid.
     """
     if isinstance(run, str | os.PathLike):
         return Path(os.fspath(run)).expanduser()
@@ -298,7 +298,7 @@ def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
 
 
 def run_labels(paths: Sequence[Path]) -> dict[Path, str]:
-    """Return a label for each run: its file name, with enough parent folders to be unique."""
+    """Return a unique label for each run: its file name, with parent folders as needed. Raises UsageError for repeats."""
     labels: dict[Path, str] = {}
     for path in paths:
         if path in labels:

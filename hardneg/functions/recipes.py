@@ -169,7 +169,7 @@ class RecipePlan:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The results of a recipe: the run folder and the artifacts by step; ran: steps that were not in the store."""
+    """The results of a recipe: the run folder and the artifacts by step; ran: the steps not reused from the store."""
 
     name: str
     path: Path

@@ -53,7 +53,7 @@ def search(
     """Search a corpus with the queries of a split, or an index with query vectors, and write a TREC run.
 
     Raises:
-        UsageError: both a model and a backend are given, or neither.
+        UsageError: not exactly one of a model, a backend, or an index with query vectors is given.
 
     Example: hardneg search --dataset beir:FOLDER --model NAME --split test --output run.trec.gz
 
@@ -293,7 +293,7 @@ def fuse(
     """Fuse runs by weighted sums of scores, reciprocal ranks, alternating between runs (zip), or a method of ranx.
 
     Raises:
-        UsageError: the method does not have a parameter, or a label is unknown.
+        UsageError: a parameter does not apply to the method, or a label is unknown.
         DataError: a run is malformed, or the queries to tune on include queries to fuse.
 
     Example: hardneg fuse --run cort.trec.gz --run bm25.trec.gz --method zip --depth 1000 --output cort-bm25.trec.gz

@@ -40,7 +40,7 @@ def warn(note: str) -> None:
 
 @dataclass(frozen=True)
 class AdhocRecipe:
-    """A recipe in memory, with the same keys as if it were in a file; by default it only reads the dataset.
+    """A recipe in memory, with the same keys as if it were in a file; by default, only its dataset is used.
 
     command: the command's name in messages. settings: PATH=VALUE strings as for `--set`. arguments: argument names by
     recipe path, for messages. top: other top-level fields, such as a title, seeds, or model fields.

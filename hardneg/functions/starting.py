@@ -164,7 +164,7 @@ class Beginning:
 
     @classmethod
     def of(cls, folder: Path, glob: str | None = None, model: str | None = None) -> "Beginning":
-        """Inspect a folder; model: the start model, by default static word vectors.
+        """Inspect a folder to plan its recipe; model: the start model, by default static word vectors.
 
         Raises:
             DataError: the folder has nothing readable, or no judged queries to evaluate on.

@@ -48,7 +48,7 @@ class PluginError(HardnegError):
 
 
 class DataError(HardnegError):
-    """A data file has a mistake."""
+    """A data file, or data in memory, is missing or malformed."""
 
     exit_code = 4
 

@@ -28,7 +28,7 @@ class Document(NamedTuple):
 
 
 class Query(NamedTuple):
-    """One query of one split."""
+    """A query of a collection: its id and text."""
 
     query_id: str
     text: str
@@ -56,7 +56,7 @@ class Collection(Protocol):
     """
 
     def documents(self) -> Iterator[Document]:
-        """Yield the corpus, in the order of row numbers."""
+        """Yield all documents; their order defines the row numbers of the corpus."""
 
     def splits(self) -> Sequence[str]:
         """Return the splits that have queries, such as `train`, `dev`, `test`."""
@@ -158,7 +158,7 @@ class Candidates:
 
     positives: every document judged relevant to the query in any split.
     duplicates: documents with the same contents as a positive, except the positives themselves.
-    hits: ranked lists by name of the run; negatives are selected from the first list.
+    hits: ranked lists by run label; negatives are selected from the first list.
     doc_ids: the ids of the whole corpus by row; indexing is cheap, copying is not.
     """
 

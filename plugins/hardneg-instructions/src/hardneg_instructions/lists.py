@@ -35,12 +35,12 @@ class CandidateLists(stages.RunSpec):
     split: fields.Name = "test"
 
     def estimate(self, sizes: stages.Sizes) -> stages.Row:
-        """Return an estimate based on the number of queries."""
+        """Estimate the number of queries and the disk space of the run."""
         count = sizes.queries(self.split)
         return stages.Row(count, "queries", disk=count * _LISTED * 20)
 
     def make(self, context: "stages.StageContext[CandidateLists]") -> stages.Facts:
-        """Write the run; scores are negative ranks. Raises DataError if no query has a list."""
+        """Write the run; scores are negative ranks. Raises DataError if no query has listed documents in the corpus."""
         collection = stage_work.open_collection(context.inputs["dataset"])
         lists, missing = read_lists(Path(self.file).expanduser()), "documents that are not in the corpus"
         counts = {"queries without a list": 0, missing: 0}
@@ -84,7 +84,7 @@ class JudgedNegatives(stages.RunSpec):
     highest: int = Field(default=0, le=0)
 
     def estimate(self, sizes: stages.Sizes) -> stages.Row:
-        """Return an estimate based on the number of queries."""
+        """Estimate the number of queries and the disk space of the run."""
         count = sizes.queries(self.split)
         return stages.Row(count, "queries", disk=count * _JUDGED * 20)
 

@@ -61,7 +61,7 @@ class PMrr(Analysis):
         more = results["more relevant"]
         return (
             "The rank change of documents that the changed instruction makes less relevant, averaged per query and "
-            "then over queries: above 0 if they fall, below 0 if they rise, 0 if unchanged. The papers multiply it by 100."
+            "then over queries: above 0 if they fall, below 0 if they rise, else 0. The papers multiply it by 100."
             + (f" It ignores {more} documents that became more relevant." if more else "")
         )
 

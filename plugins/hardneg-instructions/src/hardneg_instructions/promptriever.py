@@ -28,7 +28,7 @@ SUFFIX = "-instruct"
 class Promptriever:
     """Queries with an instruction, positive passages, and passages that answer the query but violate the instruction.
 
-    The columns are those of `samaya-ai/msmarco-w-instructions`: `query_id`, `only_query`, `only_instruction`,
+    The columns are as in `samaya-ai/msmarco-w-instructions`: `query_id`, `only_query`, `only_instruction`,
     `has_instruction`, `positive_passages`, `negative_passages` and `new_negatives`, lists of passages with `docid`,
     `title` and `text`. Positive passages are judged 1, and new negatives, which violate the instruction, 0; negative
     passages are unjudged documents. The id of a passage written by a language model, with an `explanation`, is

@@ -63,7 +63,7 @@ class TableRow(NamedTuple):
 
 
 def check_template(template: str) -> None:
-    """Raise PluginError if a template does not contain `{query}`, or has other names than `{instruction}` in braces."""
+    """Raise PluginError if a template does not contain `{query}`, or has names other than `{instruction}` in braces."""
     try:
         written = template.format(query="\0", instruction="")
     except (KeyError, IndexError, ValueError):
@@ -90,7 +90,7 @@ def table_files(folder: Path, *names: str) -> list[Path]:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """Return the readable files of a folder, by name."""
+    """Return the Parquet and JSON Lines files in a folder, sorted by name; empty if the folder is missing."""
     paths = folder.iterdir() if folder.is_dir() else ()
     return sorted(path for path in paths if path.name.endswith(_ENDINGS) and not path.name.startswith("."))
 
@@ -102,7 +102,7 @@ def read_tables(files: Sequence[Path]) -> Iterator[TableRow]:
 
 
 def tables_digest(name: str, version: int, files: Sequence[Path], *options: Any) -> str:
-    """Return a digest of the bytes of these files, in their order, and of the options of a loader."""
+    """Return a digest of a loader's name, version and options, and of the names and bytes of its files in order."""
     return stores.digest([name, version, *([path.name, stores.file_digest(path)] for path in files), *options])
 
 

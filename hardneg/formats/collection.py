@@ -78,7 +78,7 @@ def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
             try:
                 columns = [pa.array([query[i] for query in block], pa.string()) for i in (0, 1)]
             except (UnicodeEncodeError, pa.ArrowException) as error:
-                raise DataError(f"queries from {block[0].query_id!r} on: text is not Unicode ({error})") from error
+                raise DataError(f"queries from {block[0].query_id!r} on: text is invalid Unicode ({error})") from error
             writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
     return list(known)
 
@@ -103,7 +103,7 @@ class StoredCollection:
             splits = tuple(described["splits"])
             known = described["format"]
         except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
-            raise ArtifactError(f"{folder}: not a stored collection ({path.name}: {error})") from error
+            raise ArtifactError(f"{folder}: not a stored collection ({path.name}: {error}); {AGAIN}") from error
         if known != _FORMAT:
             raise ArtifactError(f"{path}: expected format {_FORMAT}, found {known}; {AGAIN}")
         return cls(Path(folder), Corpus.open(Path(folder)), splits)

@@ -46,7 +46,7 @@ def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress
                     columns = [pa.array([getattr(each, name) for each in block], pa.string()) for name in COLUMNS]
                 except (UnicodeEncodeError, pa.ArrowException) as error:
                     ends = f"{block[0].doc_id!r} to {block[-1].doc_id!r}"
-                    raise DataError(f"documents {ends}: a title or text is not Unicode ({error})") from error
+                    raise DataError(f"documents {ends}: a title or text is not valid Unicode ({error})") from error
                 writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
                 hash_texts(document.doc_id for document in block).tofile(ids)
                 hash_texts(normalise(document.contents) for document in block).tofile(contents)

@@ -81,7 +81,7 @@ def read_qrels(path: Path) -> Qrels:
             grades = f"judged {relevance} here and {judged[doc_id]} on an earlier line"
             raise DataError.at(path, number, f"query {query_id}, document {doc_id}: {grades}; keep one of them")
     if not qrels:
-        raise DataError(f"{path}: contains no judgements")
+        raise DataError(f"{path}: contains no judgements; use another file")
     return qrels
 
 

@@ -234,7 +234,7 @@ def _all_lines(entries: Iterable[tuple[str, RankedList]], tag: str, where: str) 
     written: set[str] = set()
     for query_id, ranked in entries:
         if query_id in written:
-            raise DataError(f"query {query_id} occurs twice in {where}")
+            raise DataError(f"query {query_id} occurs twice in {where}; merge its lists")
         written.add(query_id)
         _check_word("a query id", query_id)
         doc_ids, exact = ranked.doc_ids, np.asarray(ranked.scores)
@@ -259,7 +259,7 @@ def _all_lines(entries: Iterable[tuple[str, RankedList]], tag: str, where: str) 
 
 def _check_word(what: str, word: str) -> None:
     if not text_lines.one_word(word):
-        raise DataError(f"{what} of a run is {word!r}; it must be a word without white space")
+        raise DataError(f"{what} of a run is {word!r}; it must not be empty or contain white space")
 
 
 def strictly_decreasing(scores: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -106,7 +106,7 @@ def split_problem(name: str) -> str:
     """Return a message if a split name, which becomes a file name, is invalid; otherwise, an empty string."""
     if _NAME.fullmatch(name):
         return ""
-    return f"split {name!r}: use letters, digits, '.', '_' and '-', and start with a letter or digit; rename it"
+    return f"split {name!r}: rename it to start with a letter or digit and use only letters, digits, '.', '_' and '-'"
 
 
 _T = TypeVar("_T", Document, Query, Judgement)

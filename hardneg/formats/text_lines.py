@@ -131,7 +131,7 @@ def find_file(folder: Path, name: str) -> Path | None:
         if path.is_file():
             return path
         if path.is_symlink() or path.exists():
-            raise DataError(f"{path}: not a file")
+            raise DataError(f"{path}: not a file; replace it with the file, or remove it")
     return None
 
 
@@ -216,7 +216,7 @@ def read_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if file.peek(3).startswith(_BOM):
                 file.read(3)
             if not file.peek(64).lstrip().startswith(b"["):
-                raise DataError(f"{path}: not a JSON array")
+                raise DataError(f"{path}: not a JSON array; expected a list of objects")
             for number, item in enumerate(ijson.items(file, "item", use_float=True), 1):
                 yield number, _object(path, number, item)
         except (ijson.JSONError, EOFError, OSError, zlib.error) as error:
@@ -237,5 +237,5 @@ def _text(path: Path, number: int, key: str, value: Any) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise DataError.at(path, number, f"{key!r} contains an unpaired surrogate") from error
+        raise DataError.at(path, number, f"{key!r} contains an unpaired surrogate; remove it") from error
     return value

@@ -298,7 +298,7 @@ def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
 
 
 def run_labels(paths: Sequence[Path]) -> dict[Path, str]:
-    """Return a unique label for each run: its file name, with parent folders as needed. Raises UsageError for repeats."""
+    """Return a unique label per run: its file name, with parent folders as needed. Raises UsageError for repeats."""
     labels: dict[Path, str] = {}
     for path in paths:
         if path in labels:

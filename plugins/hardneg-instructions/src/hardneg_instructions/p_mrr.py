@@ -39,7 +39,7 @@ class PMrr(Analysis):
             values = {query: _p_mrr(run, query, less[query]) for query in both}
             if not values:
                 raise errors.DataError(
-                    f"p-mrr: {inputs.location(f'runs.{label}')} has no query under both instructions"
+                    f"p-mrr: {inputs.location(f'runs.{label}')} has no query under both instructions; search both"
                 )
             measured[label] = {
                 "p-MRR": sum(values.values()) / len(values),

@@ -328,7 +328,7 @@ class FlatVectors:
                 file.seek(_HEADER.size + begin * size)
                 while part:
                     if not (got := file.readinto(part)):
-                        raise ArtifactError(f"{path}: truncated while it was being read")
+                        raise ArtifactError(f"{path}: truncated while it was being read; rebuild it")
                     part = part[got:]
         return block
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 _FILTERS = "Filters to apply before the miner, in this order; each is a name or {name: NAME, ...}."
-_JUDGED = "Files of judgements with positives to add to the dataset's, such as your own."
+_JUDGED = "Files of judgements, such as your own, with positives to add to the dataset's."
 _SCORES = arguments.Arg("With a run: a TREC run with scores to filter by, such as a reranker's.", cli=Path)
 _ONE = "mine: give exactly one of {model}, {run}, or {index} with {query_vectors}"
 _INPUTS = {"run": "runs.run", "filter_by": f"runs.{types.SCORES}"}

@@ -309,7 +309,7 @@ def usual_store(path: str | Path | None) -> Store:
     except FileNotFoundError:
         pass
     except OSError as error:
-        problem = f"cannot be used ({error.strerror}); give another with {{store}}"
+        problem = f"cannot be used ({error.strerror}); use another with {{store}}"
         raise ArtifactError(f"store {root}: {problem}", "store") from None
     return Store(root)
 

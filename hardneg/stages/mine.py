@@ -68,7 +68,7 @@ class Mine(StageSpec):
     ] = Field(
         default=(),
         json_schema_extra=fields.FREE,
-        description="Files of judgements with positives to add to the dataset's, such as your own.",
+        description="Files of judgements, such as your own, with positives to add to the dataset's.",
     )
 
     @model_validator(mode="after")

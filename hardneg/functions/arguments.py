@@ -126,7 +126,7 @@ VectorFile = Annotated[
 ]
 VectorIds = Annotated[str | Path, Arg("The query ids for the rows of a .npy array, one per line.", cli=Path)]
 TRAIN_OPTION = Arg(
-    "A training option, such as max_steps=200. Defaults: one epoch, batch_size=32, a learning_rate for the kind of model.",
+    "A training option, such as max_steps=200. Defaults: one epoch, batch_size=32, learning_rate per kind of model.",
     cli=dict[str, Any],
     flag="train-option",
     metavar="KEY=VALUE",

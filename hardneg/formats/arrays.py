@@ -20,9 +20,9 @@ AGAIN = "rerun the call or command that created it"
 
 
 def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.RecordBatch]:
-    """Map the record batches of an Arrow file; `whole` reads the file into memory, in case it is removed later.
+    """Return an Arrow file's record batches, memory-mapped; with `whole`, in memory, so that the file may be deleted.
 
-    Raises ArtifactError if the file is missing, is truncated, or has other columns.
+    Raises ArtifactError if the file is missing or truncated, or if its columns are not `columns`.
     """
     try:
         reader = pa.ipc.open_file(pa.OSFile(str(path)) if whole else pa.memory_map(str(path)))
@@ -36,7 +36,7 @@ def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.
 
 
 def map_array(path: Path, shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
-    """Map a .npy file. Raises ArtifactError if the file is missing, truncated, or of another shape or type."""
+    """Map a .npy file read-only. Raises ArtifactError if it is missing, damaged, or of another shape or dtype."""
     if 0 in shape and path.exists():
         return np.empty(shape, dtype)
     array = _mapped(path)
@@ -54,13 +54,13 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 
 
 def write_header(file: IO[bytes], dtype: str, count: int) -> None:
-    """Write the .npy header for `count` numbers; the header has the same length for every count."""
+    """Write the .npy header of a one-dimensional array; its length in bytes is the same for every `count`."""
     np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": (count,)})
 
 
 @contextmanager
 def writing_numbers(path: Path, dtype: str, count: int) -> Iterator[Callable[[NDArray[Any]], object]]:
-    """Yield a function that appends parts of an array of `count` numbers to a new .npy file."""
+    """Create a .npy file of `count` numbers, [count], and yield the function that appends a part."""
     with replacing(path) as file:
         write_header(file, dtype, count)
         yield lambda part: file.write(np.ascontiguousarray(part, dtype).data)
@@ -68,14 +68,14 @@ def writing_numbers(path: Path, dtype: str, count: int) -> Iterator[Callable[[ND
 
 @dataclass(frozen=True)
 class NumberFile:
-    """A one-dimensional .npy file of one NumPy type, such as `<f4`."""
+    """A one-dimensional .npy file on disk; dtype: its NumPy type, such as `<f4`."""
 
     path: Path
     dtype: str
 
     @cached_property
     def mapped(self) -> np.memmap[Any, Any]:
-        """The read-only memory map. Raises ArtifactError if the file is missing or damaged."""
+        """All numbers, [n], as a read-only memory map. Raises ArtifactError if the file is missing or damaged."""
         array = _mapped(self.path)
         whole = array.offset + array.nbytes == self.path.stat().st_size
         if array.ndim != 1 or array.dtype != np.dtype(self.dtype) or not whole:
@@ -86,7 +86,7 @@ class NumberFile:
         return len(self.mapped)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Copy numbers `start` to `stop`, leaving no pages mapped. Raises ArtifactError if the file is truncated."""
+        """Return a copy of numbers `start` to `stop`, [stop - start]. Raises ArtifactError if the file is truncated."""
         offset = self.mapped.offset + start * self.mapped.itemsize
         numbers = np.fromfile(self.path, self.dtype, stop - start, offset=offset)
         if len(numbers) != stop - start:
@@ -108,23 +108,23 @@ def _unreadable(path: Path, error: Exception) -> ArtifactError:
 
 
 def hash_texts(texts: Iterable[str]) -> NDArray[np.uint64]:
-    """Hash each text to 64 bits: uint64 [n], the same on every machine. Callers compare texts with equal hashes."""
+    """Return a 64-bit hash of each text, uint64 [n], the same on every machine. Callers must check for collisions."""
     blake = hashlib.blake2b
     digests = b"".join([blake(text.encode(), digest_size=8).digest() for text in texts])
     return np.frombuffer(digests, "<u8").astype(np.uint64)
 
 
 def normalise(text: str) -> str:
-    """Strip the text and collapse each run of white space to one space."""
+    """Return the text stripped, with each run of white space collapsed to one space."""
     return " ".join(text.split())
 
 
 def find_equal(
     sorted_hashes: NDArray[np.uint64], wanted: NDArray[np.uint64], order: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the range [first, end) of each wanted hash in an array that is sorted directly or by `order`.
+    """Return the range [first, end) of each wanted hash among the sorted hashes: two int64 arrays [len(wanted)].
 
-    first and end are int64 [len(wanted)], and equal where the hash is absent.
+    The range is empty where a hash is absent. order: the indices that sort the hashes; None if they are sorted.
     """
     first = np.searchsorted(sorted_hashes, wanted, "left", sorter=order)
     end = np.searchsorted(sorted_hashes, wanted, "right", sorter=order)
@@ -132,7 +132,7 @@ def find_equal(
 
 
 def ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the concatenated positions of all ranges [first, end), and the index of the range for each position."""
+    """Concatenate the ranges [first, end); return all positions and the index of each position's range, both int64."""
     lengths = end - first
     owner = np.repeat(np.arange(len(first)), lengths)
     begins = np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -140,11 +140,11 @@ def ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np
 
 
 def known_to(wanted: NDArray[Any], known: NDArray[Any], owner: NDArray[np.int64], queries: int) -> NDArray[np.bool_]:
-    """Mark passages that are positives of each query, all given as rows, or as content hashes to catch copies.
+    """Mark each query's positives among passages; all are rows, or all are content hashes to catch copies.
 
     Args:
         wanted: passages, [M] if they are the same for all B queries, otherwise [B, M].
-        known: [K], the positives of all queries; owner: int64 [K], the query of each positive.
+        known: [K], the positives of all queries; owner: int64 [K], the index of the query of each positive.
         queries: B, the number of queries.
 
     Returns:

@@ -30,7 +30,7 @@ _LACKING = "~lacking"  # a suffix that no split's name can have
 
 @dataclass(frozen=True)
 class Queries:
-    """The queries of one split in the source's order: ids and texts."""
+    """The ids and texts of one split's queries, in the order of the source; iteration yields `Query` records."""
 
     query_ids: list[str]
     texts: Sequence[str]
@@ -56,7 +56,7 @@ class Queries:
 def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
     """Write the queries of one split in order, completely or not at all; return their ids.
 
-    Raises DataError if a query id is repeated, empty or has white space, or a query has no text.
+    Raises DataError if an id is repeated, empty or has white space, or a text is empty or not valid Unicode.
     """
     known: dict[str, None] = {}
     rows, block = iter(queries), [Query("", "")] * _ROWS
@@ -78,14 +78,14 @@ def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
             try:
                 columns = [pa.array([query[i] for query in block], pa.string()) for i in (0, 1)]
             except (UnicodeEncodeError, pa.ArrowException) as error:
-                raise DataError(f"queries from {block[0].query_id!r} on: text is not Unicode ({error})") from error
+                raise DataError(f"queries from {block[0].query_id!r} on: text is invalid Unicode ({error})") from error
             writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
     return list(known)
 
 
 @dataclass(frozen=True)
 class StoredCollection:
-    """A collection written by `write_collection`."""
+    """A collection folder written by `write_collection`; splits: the names of the splits."""
 
     folder: Path
     corpus: Corpus
@@ -93,9 +93,9 @@ class StoredCollection:
 
     @classmethod
     def open(cls, folder: Path) -> "StoredCollection":
-        """Open a folder; the corpus is mapped, queries and judgements are read on access.
+        """Open a collection folder: the corpus is memory-mapped, and queries and judgements are read on access.
 
-        Raises ArtifactError if a file is missing or damaged.
+        Raises ArtifactError if a file is missing, damaged or of another format.
         """
         path = Path(folder) / "collection.json"
         try:
@@ -103,7 +103,7 @@ class StoredCollection:
             splits = tuple(described["splits"])
             known = described["format"]
         except (OSError, ValueError, RecursionError, KeyError, TypeError) as error:
-            raise ArtifactError(f"{folder}: not a stored collection ({path.name}: {error})") from error
+            raise ArtifactError(f"{folder}: not a stored collection ({path.name}: {error}); {AGAIN}") from error
         if known != _FORMAT:
             raise ArtifactError(f"{path}: expected format {_FORMAT}, found {known}; {AGAIN}")
         return cls(Path(folder), Corpus.open(Path(folder)), splits)
@@ -113,14 +113,14 @@ class StoredCollection:
         return Queries.open(self.folder / "queries" / f"{self._known(split)}.arrow")
 
     def qrels(self, split: str) -> Qrels:
-        """The judgements of one split for training, possibly empty. Raises DataError for an unknown split."""
+        """One split's judgements of known queries and documents; may be empty. Raises DataError for unknown splits."""
         path = self.folder / "qrels" / f"{self._known(split)}.txt"
         if not path.exists():
             raise ArtifactError(f"{path}: missing; {AGAIN}")
         return _qrels(path)
 
     def judged(self, split: str) -> Qrels:
-        """All judgements of one split for evaluation; as in trec_eval, relevant unknown documents count as missed."""
+        """One split's judgements for evaluation: as in trec_eval, relevant documents not in the corpus are included."""
         union, path = self.qrels(split), self.folder / "qrels" / f"{split}{_LACKING}.txt"
         counts = json.loads((self.folder / "collection.json").read_bytes())["splits"][split]
         if counts.get("unknown_queries") or counts.get("unknown_documents"):
@@ -131,7 +131,7 @@ class StoredCollection:
         return union
 
     def answers(self, split: str) -> dict[str, tuple[str, ...]]:
-        """The answers for one split by query id, possibly empty. Raises DataError for an unknown split."""
+        """The answers to one split's queries, by query id; may be empty. Raises DataError for an unknown split."""
         path = self.folder / "answers" / f"{self._known(split)}.jsonl"
         lines = text_lines.read_lines(path) if path.exists() else ()
         rows = ((path, number, text_lines.json_row(path, number, line)) for number, line in lines)
@@ -148,19 +148,19 @@ class StoredCollection:
         return union
 
     def withheld(self) -> Qrels:
-        """The judgements withheld from training, for evaluation; empty if nothing was withheld."""
+        """The judgements withheld from training, for evaluation; empty if there are none."""
         path = self.folder / _WITHHELD
         return _qrels(path) if path.exists() else {}
 
     def excluded(self) -> dict[str, list[str]]:
-        """The documents by query id that must not be results or negatives of the query; possibly empty."""
+        """The ids of documents that must not be results or negatives of a query, by query id; may be empty."""
         path, excluded = self.folder / _EXCLUDED, dict[str, list[str]]()
         for query_id, doc_id in qrels.read_excluded(path) if path.exists() else ():
             excluded.setdefault(query_id, []).append(doc_id)
         return excluded
 
     def groups(self, side: Side) -> dict[str, str]:
-        """The group of each document or query by id; ids without a group are omitted."""
+        """The group of each document or of each query, by id; ids without a group are omitted."""
         path = self.folder / "groups" / f"{side}.tsv"
         return dict(qrels.read_groups(path)) if path.exists() else {}
 
@@ -193,14 +193,14 @@ def write_collection(
         exclude_own: whether to exclude, for each query, the document with the query's id.
 
     Returns:
-        A dict with `documents`, their number; `splits`, the counts of each split (`queries`, `judgements`,
-            `highest_grade`, judgements left out by reason, queries without a relevant document, and queries
-            `with_answers`); and `notes`, the same counts in words. Present only if they apply: `withheld`, the counts
-            of judgements withheld from training, with the `hidden` positives, by split, of queries that keep other
-            positives; `excluded`, the number of excluded query-document pairs; `groups`, the numbers of documents and
-            queries with a group.
+        A dict with `documents`, the number of documents; `splits`, the counts of each split (`queries`,
+            `judgements`, `highest_grade`, judgements left out by reason, queries without a relevant document, and
+            queries `with_answers`); and `notes`, the same counts in words. Present only if they apply: `withheld`, the
+            counts of judgements withheld from training, including `hidden`, the number of withheld positives by split
+            for queries that keep other positives; `excluded`, the number of excluded query-document pairs; `groups`,
+            the numbers of documents and queries with a group.
 
-    Raises DataError if an id is repeated, empty or contains white space, or a pair has two different judgements.
+    Raises DataError for an invalid or repeated id or split, or for conflicting texts, judgements or exclusions.
     """
     splits = collection.splits()
     problems = [problem for split in splits if (problem := source_files.split_problem(split))]
@@ -346,7 +346,7 @@ def _described(split: str, counts: Mapping[str, int]) -> list[str]:
 
 @contextmanager
 def locating(collection: Collection) -> Iterator[None]:
-    """Add the file and line to an `Unplaced` error in a second pass over the collection."""
+    """Turn an `Unplaced` error into a DataError with file and line, found by a second pass over the collection."""
     try:
         yield
     except text_lines.Unplaced as error:
@@ -371,14 +371,14 @@ def _place(error: text_lines.Unplaced, collection: Collection) -> str:
 def extended(
     known: Mapping[str, Sequence[str]], files: Sequence[Path], collection: StoredCollection
 ) -> dict[str, list[str]]:
-    """Return the positives of each query: those in `known`, then others from the files, without repetition.
+    """Return each query's positives: first the known ones, then others from the files, without duplicates.
 
     Args:
         known: positives by query id.
         files: judgements in TREC's or BEIR's format. A relevance of zero or less does not remove a positive.
-        collection: the collection of the queries and documents.
+        collection: the collection that must contain the queries and documents.
 
-    Raises DataError if a file is malformed, or refers to an unknown query or document.
+    Raises DataError if a file is malformed or has no judgements, or refers to an unknown query or document.
     """
     queries = {query_id for split in collection.splits for query_id in collection.queries(split).query_ids}
     more: Qrels = {}
@@ -390,7 +390,7 @@ def extended(
         for (number, (query_id, doc_id, relevance)), row in zip(judged, rows, strict=True):
             if query_id not in queries or row < 0:
                 lacking = f"document {doc_id!r}" if query_id in queries else f"query {query_id!r}"
-                raise DataError.at(path, number, f"{lacking} is not in the dataset")
+                raise DataError.at(path, number, f"{lacking} is not in the dataset; remove the line")
             grades = more.setdefault(query_id, {})
             grades[doc_id] = max(relevance, grades.get(doc_id, relevance))
     added = qrels.positives(more)

@@ -17,7 +17,7 @@ from hardneg.runtime import Progress
 from hardneg.store import link_file
 
 TEXTS, HASHES, ORDER, DOC_INDEX = "corpus.arrow", "content_hash.npy", "content_order.npy", "doc_index.npy"
-"""The files of a corpus."""
+"""The files of a corpus: documents, content hashes, rows sorted by content hash, and sorted id hashes with rows."""
 
 COLUMNS = ["doc_id", "title", "text"]
 _SCHEMA = pa.schema(dict.fromkeys(COLUMNS, pa.string()))
@@ -29,12 +29,12 @@ Rows = NDArray[np.int64]
 def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress) -> int:
     """Write documents in the given order into `folder`, which the caller renames when it is complete.
 
-    Memory use is one batch of documents, then 16 bytes per document to sort the hashes.
+    Memory use is one batch of documents, then about 56 bytes per document to sort the hashes.
 
     Returns:
         The number of documents.
 
-    Raises DataError if an id occurs twice, is empty or has white space, or a text is not Unicode.
+    Raises DataError if an id occurs twice, is empty or has white space, or a text is too long or not Unicode.
     """
     folder.mkdir(parents=True, exist_ok=True)
     spools = [folder / "doc_index.spool", folder / "content_hash.spool"]
@@ -46,7 +46,7 @@ def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress
                     columns = [pa.array([getattr(each, name) for each in block], pa.string()) for name in COLUMNS]
                 except (UnicodeEncodeError, pa.ArrowException) as error:
                     ends = f"{block[0].doc_id!r} to {block[-1].doc_id!r}"
-                    raise DataError(f"documents {ends}: a title or text is not Unicode ({error})") from error
+                    raise DataError(f"documents {ends}: a title or text is not valid Unicode ({error})") from error
                 writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
                 hash_texts(document.doc_id for document in block).tofile(ids)
                 hash_texts(normalise(document.contents) for document in block).tofile(contents)
@@ -82,7 +82,7 @@ def _blocks(documents: Iterable[Document]) -> Iterator[list[Document]]:
             raise DataError(f"document {text_lines.id_problem(document.doc_id)}")
         size = len(document.text) + len(document.title)
         if size > _LONGEST:
-            raise DataError(f"document {document.doc_id!r} has {size} characters; split it into passages")
+            raise DataError(f"document {document.doc_id!r} has {size} characters, too many; split it into passages")
         if block and (len(block) == _BATCH or characters + size > _CHARACTERS):
             yield block
             block, characters = [], 0
@@ -110,7 +110,7 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
-        """Map the files of a folder. Raises ArtifactError if a file is missing, truncated or of another format."""
+        """Memory-map a corpus folder. Raises ArtifactError if a file is missing, truncated or of another format."""
         folder = Path(folder)
         batches = arrays.map_batches(folder / TEXTS, COLUMNS)
         starts = np.cumsum([0, *(batch.num_rows for batch in batches)], dtype=np.int64)
@@ -133,20 +133,20 @@ class Corpus:
 
     @property
     def doc_ids(self) -> "CorpusIds":
-        """The id of each row, read on access."""
+        """The document ids by row, a sequence that is read on access."""
         return CorpusIds(self)
 
     def contents(self, rows: Rows) -> list[str]:
-        """The title, a space and the text of each document in `rows`: int64 [n], any order, repeats allowed."""
+        """The contents (title, space, text) of the documents at `rows`, int64 [n], in any order, possibly repeated."""
         return [document.contents for document in self.documents_at(rows)]
 
     def documents_at(self, rows: Rows) -> list[Document]:
-        """The documents in `rows`: int64 [n], any order, repeats allowed."""
+        """The documents at `rows`, int64 [n], in any order, possibly repeated."""
         located = self._located(rows)
         return [Document(*(batch.column(i)[local].as_py() for i in (0, 2, 1))) for batch, local in located]
 
     def blocks(self, start: int = 0, stop: int | None = None, size: int = _READ) -> Iterator[list[str]]:
-        """The contents of rows `start` to `stop` in row order, `size` at a time."""
+        """Yield the contents of rows `start` to `stop` (None: the end) in row order, in lists of up to `size`."""
         stop = len(self) if stop is None else min(stop, len(self))
         for low in range(start, stop, size):
             parts = self._parts(low, min(low + size, stop), [1, 2])
@@ -154,13 +154,13 @@ class Corpus:
             yield [f"{title} {text}" if title else text for each in columns for title, text in zip(*each, strict=True)]
 
     def documents(self) -> Iterator[Document]:
-        """All documents in row order."""
+        """Yield all documents, in row order."""
         for part in self.columns([0, 1, 2]):
             doc_ids, titles, texts = (column.to_pylist() for column in part.columns)
             yield from map(Document, doc_ids, texts, titles)
 
     def columns(self, columns: list[int]) -> Iterator[pa.RecordBatch]:
-        """Yield the columns of `COLUMNS` with the given numbers, in record batches of a few thousand rows."""
+        """Yield record batches of a few thousand rows each; columns: the columns to read, by position in `COLUMNS`."""
         for start in range(0, len(self), _READ):
             yield from self._parts(start, min(start + _READ, len(self)), columns)
 
@@ -185,14 +185,14 @@ class Corpus:
         return result[indices]
 
     def known_rows(self, doc_ids: Sequence[str], what: str, advice: str) -> Rows:
-        """The row of each id: int64 [n]. Raises DataError for an unknown id; `what` is the noun in the message."""
+        """The row of each id: int64 [n]. Raises DataError for an unknown id, described as `what`, with `advice`."""
         rows = self.rows(doc_ids)
         if (rows < 0).any():
             raise DataError(f"{what} {doc_ids[int(rows.argmin())]!r} is not in the corpus; {advice}")
         return rows
 
     def known_lists(self, lists: Sequence[Sequence[str]], length: int, advice: str) -> Rows:
-        """The rows of the negatives in lists of at most `length`: int64 [n, length], padded with -1.
+        """The rows of the negatives in n lists of at most `length` ids: int64 [n, length], padded with -1.
 
         Raises DataError for an unknown id, with `advice` in the message.
         """
@@ -202,14 +202,14 @@ class Corpus:
         return np.pad(rows, ((0, 0), (0, length - rows.shape[1])), constant_values=-1)
 
     def list_rows(self, lists: Sequence[Sequence[str]]) -> Rows:
-        """The rows of the documents in lists: int64 [Q, length of the longest list]; -1 for padding and unknown ids."""
+        """The rows of the documents in Q lists: int64 [Q, length of the longest]; -1 for padding and unknown ids."""
         lengths = np.array([len(doc_ids) for doc_ids in lists], np.int64)
         rows = np.full((len(lists), int(lengths.max(initial=0))), -1, np.int64)
         rows[np.arange(rows.shape[1]) < lengths[:, None]] = self.rows([doc_id for part in lists for doc_id in part])
         return rows
 
     def copies(self, rows: Rows) -> Rows:
-        """The given rows and all rows with equal contents, ignoring white space: int64, ascending."""
+        """The given rows and all rows with the same contents up to white space: int64, distinct and ascending."""
         rows = np.unique(np.asarray(rows, np.int64))
         first, end = find_equal(self.content_hash, self.content_hash[rows], self.content_order)
         several = end - first > 1
@@ -223,7 +223,7 @@ class Corpus:
         return np.union1d(rows, candidates[np.array(same, bool)])
 
     def ids(self, rows: Rows) -> list[str]:
-        """The ids of the documents in `rows`: int64 [n], any order, repeats allowed."""
+        """The ids of the documents at `rows`, int64 [n], in any order, possibly repeated."""
         return [batch.column(0)[local].as_py() for batch, local in self._located(rows)]
 
     def _located(self, rows: Rows) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -274,19 +274,19 @@ class CorpusIds(Sequence[str]):
 
 
 def candidates(corpus: Corpus, query_id: str, known: Sequence[str], hits: Mapping[str, RankedList]) -> Candidates:
-    """The candidates of one query with positives `known`; copies of the positives are looked up in the corpus."""
+    """Return a miner's input for one query: positives `known`, their copies in the corpus, and ranked lists `hits`."""
     copies = corpus.copies(corpus.rows(known))
     duplicates = frozenset(corpus.ids(copies)) - frozenset(known)
     return Candidates(query_id, known, hits, corpus.doc_ids, duplicates)
 
 
 def own_documents(corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str]) -> tuple[Rows, Rows]:
-    """Find documents that are the query itself: by contents, or by id and text without the title.
+    """Find documents that are copies of a query: equal in contents, or equal in id and in text without the title.
 
     White space is ignored in the comparison.
 
     Returns:
-        int64 [n], rows of the corpus, possibly repeated; int64 [n], the position of the query for each row.
+        int64 [n], rows of the corpus, possibly repeated; int64 [n], the index of the query that each row copies.
     """
     plain = [normalise(text) for text in texts]
     position, owner = ranges(*find_equal(corpus.content_hash, hash_texts(plain), corpus.content_order))
@@ -301,10 +301,10 @@ def own_documents(corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str]
 def set_aside(
     corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str], positives: Mapping[str, Sequence[str]]
 ) -> tuple[dict[int, Rows], set[str]]:
-    """Find the documents to exclude per query: the query itself, positives of queries with equal text, and all copies.
+    """Find documents to exclude per query: the query itself, positives of queries with its text, and all copies.
 
     Returns:
-        Rows of the corpus by query position, int64 [n], where queries with equal text share one array; and the ids of
+        int64 [n], rows of the corpus, by query position (one array for queries with the same text); and the ids of
         the queries that share their text with another query.
     """
     own, members = dict[str, list[int]](), dict[str, list[int]]()

@@ -1,4 +1,4 @@
-"""Names of the export forms for negatives, and the suffixes of their files; cheap to import."""
+"""Names of the forms in which negatives are exported, and their file suffixes; cheap to import."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +21,7 @@ NAMES = tuple(ENDINGS)
 
 
 def check_form(form: str, path: Path) -> None:
-    """Check an export form and a file suffix. Raises UsageError if the form is unknown or the suffix is wrong."""
+    """Check a form and the suffix of its file. Raises UsageError if the form is unknown or has other suffixes."""
     if form not in ENDINGS:
         raise UsageError(f"unknown form {form!r}; available: {', '.join(NAMES)}")
     if path.suffix not in ENDINGS[form]:

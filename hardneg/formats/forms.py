@@ -1,10 +1,10 @@
-"""Forms of negatives for other training programs: writing rows, and reading them back as ids.
+"""Negatives in the forms of other training programs: write them as rows, and read them back as ids.
 
 `triplet`, `n-tuple` and `labeled-list` follow sentence-transformers' `mine_hard_negatives`, with columns in the order
-that its trainer reads. A query has rows for each of its positives; with scores, the last column is `scores`, starting
-with the positive's. `tevatron-v1`, `dpr` and `flagembedding` have one object per query, with all texts; `tevatron-v2`
-has only ids and needs a corpus file. When read, documents of Tevatron and DPR are matched by id, all others by text;
-queries are matched by text, except in Tevatron's forms.
+that its trainer reads. A query has one or more rows per positive; with scores, the last column is `scores`, the
+positive's first. `tevatron-v1`, `dpr` and `flagembedding` have one object per query, with all texts; `tevatron-v2`
+has only ids and needs a corpus file. When files are read, documents in Tevatron's and DPR's
+forms are matched by id, others by text; queries are matched by text, except in Tevatron's forms.
 
 Files are JSON Lines, one JSON list, or Parquet. They are written completely or not at all, and read as a stream.
 """
@@ -40,9 +40,9 @@ JsonObject = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """What to write: the first `negatives` of each query (None means all), with or without scores.
+    """Options of `write_form`: the number of negatives per query, in order (None means all), and whether to add scores.
 
-    positive_scores: a function that returns float32 [positives of the query]; None leaves positives without scores.
+    positive_scores: returns the scores of a query's positives, float32 [positives]; None if they are unknown.
     """
 
     negatives: int | None = None
@@ -67,7 +67,7 @@ class _Texts(NamedTuple):
 def write_form(
     form: str, path: Path, negatives: Iterable[Negatives], queries: Queries, corpus: Corpus, options: WriteOptions
 ) -> dict[str, int]:
-    """Stream negatives to a file in a form, completely or not at all; return counts of `rows` and of omissions.
+    """Stream negatives to a file, completely or not at all; return the number of `rows`, and omissions by reason.
 
     Raises:
         UsageError: the form is unknown, the file's suffix is wrong, or `n-tuple` has no number of negatives.
@@ -180,7 +180,7 @@ def _write(path: Path, rows: Iterator[JsonObject]) -> int:
 
 
 class TextLookup:
-    """Finds queries and documents by text or id; misses are counted in `counts`.
+    """Finds the ids of queries and documents by text or id; counts: the number of misses by reason.
 
     Among equal texts, the first in the collection is used.
     """
@@ -194,7 +194,7 @@ class TextLookup:
                 self._shared.add(arrays.normalise(text))
 
     def query(self, name: str, by_id: bool) -> str | None:
-        """The id of the query with this id, or of the first with this text; None if the split has none."""
+        """Return the id of the query with this id or, unless `by_id`, of the first with this text; None for a miss."""
         text = arrays.normalise(name)
         query_id = (name if name in self._ids else None) if by_id else self._by_text.get(text)
         if not by_id and text in self._shared:
@@ -204,7 +204,7 @@ class TextLookup:
         return query_id
 
     def documents(self, names: Sequence[str], by_id: bool) -> list[str | None]:
-        """Find the document with each id, or the first one with each text; None if the corpus has none."""
+        """Return the id of the document with each id or, unless `by_id`, the first with each text; None for misses."""
         if by_id:
             known = self.corpus.rows(names).tolist()
             matches = [doc_id if row >= 0 else None for doc_id, row in zip(names, known, strict=True)]
@@ -221,11 +221,11 @@ class TextLookup:
 
 
 def read_form(form: str, path: Path, lookup: TextLookup) -> Iterator[Negatives]:
-    """Yield the negatives of a file in any form; `lookup.counts` counts what is missing from the collection.
+    """Read a file of negatives in any form; `lookup.counts` counts queries and documents not in the collection.
 
     Raises:
         UsageError: the form is unknown or the file's suffix does not fit the form.
-        DataError: a row does not follow the form; the message names the line.
+        DataError: a row does not follow the form; the message has its line (for form `hardneg`, ArtifactError).
     """
     check_form(form, path)
     if form == OWN:

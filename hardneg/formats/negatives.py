@@ -56,7 +56,7 @@ def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
 
 
 def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
-    """Open a file written by `write_negatives`; `whole` reads the file into memory, in case it is removed later.
+    """Memory-map a file written by `write_negatives`; with `whole`, read it into memory, so that it may be deleted.
 
     Raises ArtifactError if the file is missing, truncated or of another format.
     """
@@ -64,7 +64,7 @@ def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
 
 
 def with_positives(known: Mapping[str, Sequence[str]], path: Path) -> dict[str, Sequence[str]]:
-    """Return the positives of each query: those in `known`, then others from a file of negatives.
+    """Return each query's positives: first the known ones, then others recorded in a file of negatives.
 
     Raises ArtifactError as `read_negatives` does.
     """
@@ -73,7 +73,7 @@ def with_positives(known: Mapping[str, Sequence[str]], path: Path) -> dict[str, 
 
 
 class NegativesFile(Sequence[Negatives]):
-    """Negatives by row, read on access."""
+    """The rows of a file of negatives, one per query, read on access."""
 
     def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -106,18 +106,18 @@ class NegativesFile(Sequence[Negatives]):
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """The number of negatives of each query: int64 [len(self)]."""
+        """The number of negatives in each row: int64 [len(self)]."""
         lengths = [batch.column("negatives").value_lengths().to_numpy() for batch in self._batches]
         return np.concatenate([np.empty(0, np.int64), *lengths]).astype(np.int64)
 
     def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
-        """The negatives of one row at the given positions, int64 [n]; other negatives are not read."""
+        """The ids of one row's negatives at `positions`, int64 [n]; other negatives are not read."""
         batch, local = self._located(row)
         picked: list[str] = batch.column("negatives")[local].values.take(pa.array(positions)).to_pylist()
         return picked
 
     def firsts(self, count: int) -> tuple[list[str], NDArray[np.int64]]:
-        """The first `count` negatives of each row, concatenated, and their number in each row, int64 [len(self)]."""
+        """The ids of each row's first `count` negatives, concatenated, and their number per row, int64 [len(self)]."""
         import pyarrow.compute as pc
 
         flat = list[str]()
@@ -134,7 +134,7 @@ class NegativesFile(Sequence[Negatives]):
 
 
 def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
-    """Yield the negatives unchanged, and write their drops to `path` if the first item has drops."""
+    """Yield the negatives unchanged while writing their drops to `path`, unless the first item has none."""
     waiting = iter(negatives)
     firsts = list(islice(waiting, 1))
     rows = chain(firsts, waiting)
@@ -151,10 +151,10 @@ def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
 
 
 def join_negatives(negatives: Iterable[bytes], dropped: Iterable[bytes]) -> Iterator[Negatives]:
-    """Yield the rows of several `write_negatives` files in turn, with the drops written by `recorded`.
+    """Yield the rows of several files of `write_negatives`, each given as bytes, with their drops.
 
-    dropped: the files of drops, one per file or none. Written to one file, the rows have the same bytes as if all
-    queries had been mined at once.
+    dropped: the bytes of the matching files written by `recorded`, or empty. Written to one file, the rows have the
+    same bytes as if all queries had been mined at once.
     """
     drops = (drops_at(batch, row)[1] for data in dropped for batch in _batches(data) for row in range(len(batch)))
     for data in negatives:
@@ -168,7 +168,7 @@ def _batches(data: bytes) -> list[pa.RecordBatch]:
 
 
 def drop_batches(path: Path) -> list[pa.RecordBatch]:
-    """The mapped batches of a file written by `recorded`: one row per query, with its id and the fields of `Drops`.
+    """Memory-map the batches of a file written by `recorded`: one row per query, with its id and the fields of `Drops`.
 
     Raises ArtifactError if the file is missing, truncated or of another format.
     """
@@ -178,7 +178,7 @@ def drop_batches(path: Path) -> list[pa.RecordBatch]:
 
 
 def drops_at(batch: pa.RecordBatch, row: int) -> tuple[str, Drops]:
-    """The query id and the drops in one row of a batch."""
+    """Return the query id and the drops in one row of a batch from `drop_batches`."""
     query_id, candidates, doc_ids, _, reasons = (batch.column(i)[row].as_py() for i in range(5))
     ranks, scores, chosen = (batch.column(name)[row].values.to_numpy() for name in ("ranks", "scores", "chosen"))
     return query_id, Drops(candidates, doc_ids, ranks, reasons, scores, chosen)

@@ -27,8 +27,8 @@ def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
     three (`query-id corpus-id score`), with or without a header line; the first line decides. A line that starts
     with `#` and a space is a comment.
 
-    Raises DataError if a line has a wrong number of columns, an id with control characters, or a relevance that is not
-    an integer.
+    Raises DataError if a line has the wrong number of columns, an id with control characters, or a relevance
+    that is not an integer.
     """
     parse = qrels_parser(path)
     for number, line in text_lines.read_lines(path):
@@ -37,7 +37,7 @@ def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
 
 
 def qrels_parser(path: Path) -> Callable[[Path, int, str], Judgement | None]:
-    """Return a parser for a file's numbered lines, called in order; it returns None for a header or comment.
+    """Return a parser to call with each line of a file, in order; it returns None for a header or comment.
 
     The parser raises DataError for a line that is not a judgement, and can then continue with the next line.
     """
@@ -70,7 +70,7 @@ def qrels_parser(path: Path) -> Callable[[Path, int, str], Judgement | None]:
 
 
 def read_qrels(path: Path) -> Qrels:
-    """Read all judgements of a TREC or BEIR file in file order, including negative judgements.
+    """Read all judgements of a TREC or BEIR file in file order, including relevance 0 and below.
 
     Raises DataError if a line is malformed, a pair has two different judgements, or the file has no judgements.
     """
@@ -81,7 +81,7 @@ def read_qrels(path: Path) -> Qrels:
             grades = f"judged {relevance} here and {judged[doc_id]} on an earlier line"
             raise DataError.at(path, number, f"query {query_id}, document {doc_id}: {grades}; keep one of them")
     if not qrels:
-        raise DataError(f"{path}: contains no judgements")
+        raise DataError(f"{path}: contains no judgements; use another file")
     return qrels
 
 
@@ -103,7 +103,7 @@ def write_qrels(path: Path, judgements: Iterable[Judgement]) -> int:
 
 
 def positives(qrels: Mapping[str, Mapping[str, int]], level: int = 1) -> dict[str, list[str]]:
-    """The documents with relevance `level` or higher by query; queries without such documents are omitted."""
+    """The ids of documents with a relevance of at least `level`, by query id; queries without any are omitted."""
     chosen = (
         (query_id, [name for name, grade in judged.items() if grade >= level]) for query_id, judged in qrels.items()
     )
@@ -111,12 +111,12 @@ def positives(qrels: Mapping[str, Mapping[str, int]], level: int = 1) -> dict[st
 
 
 def read_groups(path: Path) -> Iterator[Membership]:
-    """Yield the memberships in a file, parsed by `parse_membership`."""
+    """Yield the memberships in a file with lines `id<TAB>group`. Raises DataError as `parse_membership` does."""
     yield from filter(None, (parse_membership(path, number, line) for number, line in text_lines.read_lines(path)))
 
 
 def parse_membership(path: Path, number: int, line: str) -> Membership | None:
-    """Parse a line `id<TAB>group`; None for an empty group, and for a header, which starts with `id`.
+    """Parse a line `id<TAB>group`; return None for an empty group, or for a header, a first line with id `id`.
 
     Raises DataError if the line has no tab or an invalid id.
     """
@@ -172,16 +172,16 @@ class HasExcluded(Protocol):
     """
 
     def excluded(self) -> Iterator[Exclusion]:
-        """The excluded documents of the queries of all splits."""
+        """Yield the excluded documents of each query, for all splits."""
 
 
 def read_excluded(path: Path) -> Iterator[Exclusion]:
-    """Yield the excluded documents in a file, parsed by `parse_exclusion`."""
+    """Yield the exclusions in a file with two ids per line. Raises DataError as `parse_exclusion` does."""
     yield from filter(None, (parse_exclusion(path, number, line) for number, line in text_lines.read_lines(path)))
 
 
 def parse_exclusion(path: Path, number: int, line: str) -> Exclusion | None:
-    """Parse a line of two ids; None for the header `query_id<TAB>doc_id`.
+    """Parse a line with a query id and a document id; return None for the header `query_id<TAB>doc_id`.
 
     Raises DataError if the line has another number of columns or an invalid id.
     """
@@ -206,6 +206,6 @@ def _write_pairs(path: Path, pairs: Collection[tuple[str, str]]) -> int:
 
 
 def without_excluded(run: Mapping[str, RankedList], excluded: Mapping[str, Sequence[str]]) -> dict[str, RankedList]:
-    """Return the run without the documents excluded for its queries."""
+    """Return the run with each query's excluded documents removed from its list."""
     both = excluded.keys() & run.keys()
     return {**run, **{query_id: run[query_id].without(frozenset(excluded[query_id])) for query_id in both}}

@@ -1,4 +1,4 @@
-"""Runs: ranked lists in TREC's six-column format, read in trec_eval's order, written so that all tools agree on it.
+"""Runs, ranked lists in TREC's six-column format: read and written in an order on which all tools agree.
 
 trec_eval ignores the rank column and the order of lines: it sorts by score (as float32), and equal scores by
 document id, both descending. This module writes runs without equal scores, so every reader sees the same order.
@@ -24,7 +24,7 @@ _TYPES = {"query_id": pa.large_string(), "doc_id": pa.large_string(), "score": p
 
 
 class RunLines(NamedTuple):
-    """Lines of a run in file order: codes that index into ids, int64 [L] each, and scores, float32 [L]."""
+    """The L lines of a run in file order; query_codes, doc_codes: int64 [L], indices of ids; scores: float32 [L]."""
 
     query_ids: list[str]
     query_codes: NDArray[np.int64]
@@ -36,7 +36,7 @@ class RunLines(NamedTuple):
 def parse_lines(path: Path, data: bytes, first: int = 1) -> RunLines:
     """Parse the lines in `data`, which start at line `first` of `path`; columns are separated by spaces or tabs.
 
-    Raises DataError with file and line for bad UTF-8, a wrong number of columns, an id with control characters, a
+    Raises DataError with file and line for bad UTF-8, the wrong number of columns, an id with control characters, a
     score that is not a finite float32, or a document repeated for one query.
     """
     return _parse_at_once(data) or _parse_by_line(path, data, first)
@@ -133,7 +133,7 @@ def read_run(path: Path) -> Run:
 def stream_run(path: Path) -> Iterator[tuple[str, RankedList]]:
     """Stream the items of `read_run`, about a megabyte at a time; an empty file yields no items.
 
-    Raises DataError as `read_run` does when it reaches the mistake, and if the lines of a query are not contiguous.
+    Raises DataError on reaching a mistake that `read_run` reports, or if the lines of a query are not contiguous.
     """
     seen: set[str] = set()
     for first, block in _blocks(path):
@@ -147,7 +147,7 @@ def stream_run(path: Path) -> Iterator[tuple[str, RankedList]]:
 def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]:
     """Stream the run's list for each query, empty for queries missing from the run.
 
-    Raises DataError as `stream_run` does, and if the run has the queries in another order.
+    Raises DataError as `stream_run` does, or if the run has further queries or orders them differently.
     """
     stream = stream_run(path)
     head = next(stream, None)
@@ -158,7 +158,7 @@ def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]
         else:
             yield EMPTY
     if head is not None:
-        raise DataError(f"{path}: query {head[0]} is not in the split, or out of order; search this split again")
+        raise DataError(f"{path}: query {head[0]} is not in the split, or out of order; rerun the search of this split")
 
 
 def lists_side_by_side(runs: Mapping[str, Path], query_ids: Sequence[str]) -> Iterator[QueryLists]:
@@ -224,7 +224,7 @@ def write_run(path: Path, entries: Iterable[tuple[str, RankedList]], tag: str = 
 
 
 def run_bytes(entries: Iterable[tuple[str, RankedList]], tag: str = "hardneg") -> bytes:
-    """The lines that `write_run` writes for some queries. Raises DataError as `write_run` does."""
+    """Return the encoded lines that `write_run` writes for these entries. Raises DataError as `write_run` does."""
     return b"".join(_all_lines(entries, tag, "part of a run"))
 
 
@@ -234,7 +234,7 @@ def _all_lines(entries: Iterable[tuple[str, RankedList]], tag: str, where: str) 
     written: set[str] = set()
     for query_id, ranked in entries:
         if query_id in written:
-            raise DataError(f"query {query_id} occurs twice in {where}")
+            raise DataError(f"query {query_id} occurs twice in {where}; merge its lists")
         written.add(query_id)
         _check_word("a query id", query_id)
         doc_ids, exact = ranked.doc_ids, np.asarray(ranked.scores)
@@ -259,11 +259,11 @@ def _all_lines(entries: Iterable[tuple[str, RankedList]], tag: str, where: str) 
 
 def _check_word(what: str, word: str) -> None:
     if not text_lines.one_word(word):
-        raise DataError(f"{what} of a run is {word!r}; it must be a word without white space")
+        raise DataError(f"{what} of a run is {word!r}; it must not be empty or contain white space")
 
 
 def strictly_decreasing(scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Lower equal scores until all differ: float32 [n] descending in, float32 [n] strictly descending out.
+    """Return descending scores, float32 [n], with equal ones lowered until all differ: float32 [n].
 
     Subnormal numbers count as zero and are never produced: some programs flush them to zero.
     """
@@ -279,12 +279,12 @@ def strictly_decreasing(scores: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def rewrite_run(path: Path, collection: StoredCollection, split: str, target: Path) -> dict[str, int]:
-    """Write the run's lists for a split's queries, in query order; return counts of unknown queries and documents.
+    """Copy a run's lists for a split's queries to `target`, in query order; return counts of matched and unmatched ids.
 
     Unknown documents are left out; ties keep the run's order.
 
     Raises:
-        DataError: the run has a mistake, or shares no query with the split, or no document with the corpus.
+        DataError: the run is malformed, or shares no query with the split or no document with the corpus.
     """
     run, facts, documents = read_run(path), Counter[str](), 0
     query_ids = collection.queries(split).query_ids

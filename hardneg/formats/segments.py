@@ -35,7 +35,7 @@ class Segments:
     count: int = 4
 
     def problems(self) -> list[str]:
-        """One message per invalid field."""
+        """Return one message per invalid field; an empty list if all are valid."""
         faults = []
         if not _SHORTEST <= self.length <= _LONGEST:
             faults.append(f"length is {self.length}; it must be {_SHORTEST} to {_LONGEST} tokens")
@@ -51,7 +51,7 @@ class Windows:
     """The segments of n documents, in document order.
 
     starts, stops: int64 [S], the first token of each segment and the token after its last one.
-    document: int64 [S], the document of each segment. counts: int64 [n], at least 1 each.
+    document: int64 [S], the index of each segment's document. counts: int64 [n], segments per document, at least 1.
     cut_off: bool [n], true where tokens remain after the last segment.
     """
 
@@ -85,20 +85,20 @@ def windows(
 
 
 def segment_ids(doc_ids: Iterable[str], counts: Iterable[int]) -> Iterator[str]:
-    """Yield the ids of all segments, `D#0`, `D#1`, ... for each document D, given its number of segments."""
+    """Yield the segment ids `D#0`, `D#1`, ... of each document D; counts: the number of segments per document."""
     for doc_id, count in zip(doc_ids, counts, strict=True):
         yield from (f"{doc_id}{DELIMITER}{number}" for number in range(count))
 
 
 def document_rows(folder: Path, doc_ids: Sequence[str]) -> "NDArray[np.int64] | None":
-    """The rows of each document's vectors in an index folder; None for one vector per document.
+    """Return the rows of each document's vectors in an index folder; None if each document has one vector.
 
-    A document's own id may end in `#0`, so the first id D of the corpus decides: a vector `D#0` means segments.
+    Document ids may end in `#0` themselves: the index has segments if its first id is the corpus's first id plus `#0`.
 
     Returns:
-        int64 [N + 1], the row of each document's first vector, and the number of vectors.
+        int64 [N + 1], the row of each document's first vector, then the number of vectors.
 
-    Raises ArtifactError if the index belongs to another corpus.
+    Raises ArtifactError if the index has a different number of documents, or its segment ids have gaps.
     """
     path = folder / "docid"
     if not len(doc_ids) or not path.exists():
@@ -133,7 +133,7 @@ def first_rows(path: Path) -> "NDArray[np.int64]":
             wrong = (numbers != expected) | ((of == 0) & (last_begin < 0))
             if wrong.any():
                 line = row + int(np.argmax(wrong)) + 1
-                raise ArtifactError(f"{path}:{line}: segment ids must be D#0, D#1, ... without gaps; re-encode")
+                raise ArtifactError(f"{path}:{line}: segment ids must be D#0, D#1, ...; re-encode the corpus")
             parts.append(begins)
             row, last_begin = row + len(numbers), int(begins[-1]) if len(begins) else last_begin
     return np.concatenate([*parts, [row]])

@@ -1,4 +1,4 @@
-"""Source files of a collection: parts that are read past mistakes, names of splits, and query files."""
+"""Source files of a collection, read in parts and past mistakes; names of splits; and files of queries."""
 
 import re
 from collections import Counter
@@ -43,7 +43,7 @@ class HasParts(Protocol):
     """A collection that can be read part by part, continuing after mistakes."""
 
     def parts(self) -> Iterator[Part]:
-        """Yield documents first, then queries, judgements and excluded documents."""
+        """Yield the parts: documents first, then queries, judgements and excluded documents."""
 
 
 def parts_of(collection: Collection) -> Iterator[Part]:
@@ -71,7 +71,7 @@ def _stream(name: str, records: Callable[[], Iterable[Record]], split: str | Non
 
 
 def records(part: Part) -> Iterator[tuple[int, Record]]:
-    """The numbered records of a part. Raises DataError at the first mistake."""
+    """Yield the records of a part with their line or row numbers. Raises DataError at the first mistake."""
     for number, record in part.read():
         if isinstance(record, DataError):
             raise record
@@ -79,9 +79,9 @@ def records(part: Part) -> Iterator[tuple[int, Record]]:
 
 
 def line_part(path: Path, parse: LineParser | None, split: str | None = None) -> Part:
-    """Return the part for a file with one record per line, by default judgements.
+    """Return the part for a file with one record per line.
 
-    `parse` returns None for a header and raises DataError for a bad line.
+    parse: returns None for a header, and raises DataError for a bad line; None to parse judgements.
     """
     return Part(str(path), lambda: _parsed(path, parse or qrels.qrels_parser(path)), split)
 
@@ -98,15 +98,15 @@ def _parsed(path: Path, parse: LineParser) -> Iterator[tuple[int, Record | DataE
 
 
 def order_splits(names: Iterable[str]) -> list[str]:
-    """Sort split names: train, dev, test, then the others by name."""
+    """Return the distinct split names: train, dev and test first, then the others in alphabetical order."""
     return sorted(set(names), key=lambda name: (_USUAL.index(name) if name in _USUAL else len(_USUAL), name))
 
 
 def split_problem(name: str) -> str:
-    """Return why a split cannot have this name, which becomes a file name; empty if the name is valid."""
+    """Return a message if a split name, which becomes a file name, is invalid; otherwise, an empty string."""
     if _NAME.fullmatch(name):
         return ""
-    return f"split {name!r}: use letters, digits, '.', '_' and '-', and start with a letter or digit; rename it"
+    return f"split {name!r}: rename it to start with a letter or digit and use only letters, digits, '.', '_' and '-'"
 
 
 _T = TypeVar("_T", Document, Query, Judgement)
@@ -128,7 +128,7 @@ class PartedCollection:
     _totals: dict[str, int] = field(default_factory=dict)
 
     def documents(self) -> Iterator[Document]:
-        """The corpus, in the files' order."""
+        """Yield all documents, file by file."""
         return chain.from_iterable(_plain(part, Document) for part in self.documents_in)
 
     def splits(self) -> Sequence[str]:
@@ -136,7 +136,7 @@ class PartedCollection:
         return list(self.queries_in)
 
     def queries(self, split: str) -> Iterator[Query]:
-        """The queries of the split's qrels, in the file's order.
+        """Yield the split's queries, in file order; unless `all_queries`, only queries with judgements.
 
         Raises DataError if an id is repeated, empty or has white space.
         """
@@ -154,17 +154,17 @@ class PartedCollection:
         self._totals[part.name] = len(seen)
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """The judgements of one split."""
+        """Yield the judgements of one split. Raises DataError at the first mistake."""
         return _plain(self.qrels_in[split], Judgement)
 
     def notes(self) -> Sequence[str]:
-        """The files that are not read, and the numbers of queries without judgements."""
+        """Return one note per file that is not read, and per file with queries left out for lack of judgements."""
         unused = {source: total - len(self._used[source]) for source, total in self._totals.items()}
         counts = ((source, counted(count, "query")) for source, count in unused.items() if count)
         return [*self.left_out, *(f"{source}: {queries} without judgements left out" for source, queries in counts)]
 
     def parts(self) -> Iterator[Part]:
-        """All files, documents first, then queries, then judgements."""
+        """Yield the parts of all files: documents, then queries, then judgements."""
         yield from self.documents_in
         yield from dict.fromkeys(self.queries_in.values())
         yield from self.qrels_in.values()
@@ -180,15 +180,15 @@ def _plain(part: Part, record_type: type[_T]) -> Iterator[_T]:
 
 
 def queries_part(path: Path, split: str | None = None) -> Part:
-    """The part for a file of queries, plain or gzip: lines of an id, a tab and a text, or JSON Lines.
+    """Return the part for a file of queries, plain or gzip: lines of id, tab and text, or JSON Lines.
 
-    A JSON object has `qid`, `query_id`, `id` or `_id`, and `title`, `query`, `text` or `contents`.
+    A JSON object has an id (`qid`, `query_id`, `id` or `_id`) and a text (`title`, `query`, `text` or `contents`).
     """
 
     def parse(path: Path, number: int, line: str) -> Query:
         if line.startswith("<"):
             advice = "to read TREC topics, use the loader pyserini of package hardneg-datasets"
-            raise DataError.at(path, number, f"expected an id, a tab and a text; {advice}")
+            raise DataError.at(path, number, f"expected an id, a tab and the text; {advice}")
         if not line.startswith(("{", "[")):
             return query_line(path, number, line)
         row = text_lines.json_row(path, number, line)
@@ -199,10 +199,10 @@ def queries_part(path: Path, split: str | None = None) -> Part:
 
 
 def query_line(path: Path, number: int, line: str) -> Query:
-    """The query of a line with an id, a tab and a text. Raises DataError for any other line."""
+    """Parse a line with an id, a tab and the query's text. Raises DataError for any other line."""
     cells = line.split("\t")
     if len(cells) != 2:
-        raise DataError.at(path, number, f"expected 2 columns (id and text, with a tab between), found {len(cells)}")
+        raise DataError.at(path, number, f"expected 2 columns (id and text, separated by a tab), found {len(cells)}")
     return Query(text_lines.checked_id(path, number, cells[0]), cells[1])
 
 
@@ -211,11 +211,11 @@ def read_query_file(path: Path, known: Mapping[str, str], facts: Counter[str]) -
 
     Args:
         path: a file in a format that `queries_part` reads.
-        known: the texts of the collection's own queries by id.
-        facts: the counts, updated while the queries are read.
+        known: the texts of the collection's own queries, by id.
+        facts: counts of known queries and of new queries with a known text, updated during iteration.
 
-    Raises DataError at the end, with all mistakes and their lines: invalid lines, missing texts, repeated
-    ids, and ids that have another text in the collection.
+    Raises DataError at the end, listing the first ten mistakes with their lines: invalid lines, missing texts,
+    repeated ids, and ids that have another text in the collection.
     """
     problems, lines = list[str](), dict[str, int]()
     texts = frozenset(known.values())

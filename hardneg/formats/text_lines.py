@@ -26,9 +26,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
 
 class Unplaced(DataError):
-    """A mistake in a record of unknown location, which `locating` finds by the record's type and first fields.
+    """A mistake in a record that has no file and line yet; `locating` finds them by the record's type and fields.
 
-    again: true if the mistake is in the second such record.
+    again: whether the mistake is in the second record with this id.
     """
 
     def __init__(self, record: tuple[object, ...], message: str, again: bool = False) -> None:
@@ -49,7 +49,7 @@ def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]
 
 
 def check_text(path: Path, start: bytes, meant: str = "") -> None:
-    """Raise DataError if the first 64 bytes show an archive, a web page or similar, unless that is `meant`."""
+    """Raise DataError if a file starts like an archive, a web page or a Git LFS pointer, unless that is `meant`."""
     found = next((other for mark, other in _OTHERS.items() if start[:64].lower().startswith(mark)), "")
     if found and not (meant and found.startswith(meant)):
         raise DataError(f"{path}: expected a text file, found {found}")
@@ -88,7 +88,7 @@ def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
 
 
 def read_bytes(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, plain or gzip, in pieces of about a megabyte, without a byte order mark.
+    """Yield the decompressed bytes of a file, plain or gzip, about a megabyte at a time, without a byte order mark.
 
     Raises DataError if the file is missing or damaged.
     """
@@ -106,7 +106,7 @@ def read_bytes(path: Path) -> Iterator[bytes]:
 
 
 def estimate_lines(path: Path) -> int:
-    """Estimate the number of lines in a file from the first four megabytes; exact for smaller files."""
+    """Estimate the number of lines in a file from its first four megabytes; exact for smaller files, 0 if damaged."""
     with _opened(path) as (raw, file):
         try:
             sample = file.read(_SAMPLE)
@@ -131,12 +131,12 @@ def find_file(folder: Path, name: str) -> Path | None:
         if path.is_file():
             return path
         if path.is_symlink() or path.exists():
-            raise DataError(f"{path}: not a file")
+            raise DataError(f"{path}: not a file; replace it with the file, or remove it")
     return None
 
 
 def no_folder(path: Path) -> DataError:
-    """The error for a path that is not a folder."""
+    """Return the error for a path that is missing or not a folder."""
     return DataError(f"{path}: {'expected a folder, found a file' if path.exists() else 'no such folder'}")
 
 
@@ -151,19 +151,19 @@ def columns(line: str) -> list[str]:
 
 
 def id_problem(name: str) -> str:
-    """The message for an invalid id."""
+    """Return the message for an id that `one_word` rejects."""
     return f"id {name!r:.80} is empty or contains white space or control characters"
 
 
 def checked_id(where: Path | str, number: int, name: str) -> str:
-    """Return the id in line or row `number`. Raises DataError if the id is invalid."""
+    """Return the id unchanged. Raises DataError, located at line or row `number`, if it is invalid."""
     if not one_word(name):
         raise DataError.at(where, number, id_problem(name))
     return name
 
 
 def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
-    """The JSON object in a line. Raises DataError if the line is not a JSON object."""
+    """Parse the JSON object in a line. Raises DataError if the line is not a JSON object."""
     try:
         return _object(path, number, json.loads(line))
     except (ValueError, RecursionError) as error:
@@ -173,7 +173,7 @@ def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
 
 
 def text_field(path: Path, number: int, row: dict[str, Any], key: str) -> str:
-    """The text under `key`. Raises DataError if the text is missing or not a string."""
+    """The text under `key`. Raises DataError if it is missing, not a string, or not valid Unicode."""
     if key not in row:
         raise DataError.at(path, number, f"missing field {key!r}")
     return _text(path, number, key, row[key])
@@ -185,7 +185,7 @@ def title_field(path: Path, number: int, row: dict[str, Any]) -> str:
 
 
 def id_field(path: Path, number: int, row: dict[str, Any], *keys: str) -> str:
-    """The id under the first of `keys` that exists; an integer is converted to text.
+    """The id under the first of `keys` that exists; an integer is converted to a string.
 
     Raises DataError if the id is missing or invalid.
     """
@@ -196,7 +196,7 @@ def id_field(path: Path, number: int, row: dict[str, Any], *keys: str) -> str:
 
 
 def texts_field(path: Path, number: int, row: dict[str, Any], key: str) -> tuple[str, ...]:
-    """The list of texts under `key`, empty if the key is missing. Raises DataError for any other value."""
+    """The texts in the list under `key`; empty if it is missing or null. Raises DataError for other values."""
     values = row.get(key) or []
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise DataError.at(path, number, f"{key!r} must be a list of strings, not {json.dumps(values)[:40]}")
@@ -216,7 +216,7 @@ def read_array(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             if file.peek(3).startswith(_BOM):
                 file.read(3)
             if not file.peek(64).lstrip().startswith(b"["):
-                raise DataError(f"{path}: not a JSON array")
+                raise DataError(f"{path}: not a JSON array; expected a list of objects")
             for number, item in enumerate(ijson.items(file, "item", use_float=True), 1):
                 yield number, _object(path, number, item)
         except (ijson.JSONError, EOFError, OSError, zlib.error) as error:
@@ -237,5 +237,5 @@ def _text(path: Path, number: int, key: str, value: Any) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise DataError.at(path, number, f"{key!r} contains an unpaired surrogate") from error
+        raise DataError.at(path, number, f"{key!r} contains an unpaired surrogate; remove it") from error
     return value

@@ -1,7 +1,7 @@
-"""Sentences and words of texts, and matching of short answers as in open-domain question answering.
+"""Splits text into sentences and words, and matches short answers as in open-domain question answering.
 
-As `string`, an answer matches if its tokens occur consecutively in the text, ignoring case, after NFD; a token is a run
-of letters, numbers and marks, or any other visible character. As `regex`, it is a pattern that is searched after NFD.
+With `string`, an answer matches if its tokens occur consecutively in the text, ignoring case; a token is a run of
+letters, numbers and marks, or any other visible character. With `regex`, it is a search pattern. Both use NFD text.
 """
 
 import re
@@ -37,7 +37,7 @@ _WORD = regex.compile(_WORD_PATTERN)
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text in order, stripped of white space; together they make up the whole text.
+    """Split text into sentences, in order and stripped; except for white space, they cover the whole text.
 
     A sentence ends at `.`, `!`, `?` or `…` before a capital, a digit or a letter without case, at marks like `。` and
     `।`, at a space between Thai or Lao letters, and at a blank line. Initials and abbreviations do not end a sentence.
@@ -58,13 +58,13 @@ def sentences(text: str) -> list[str]:
 def word_spans(text: str) -> list[tuple[int, int]]:
     """Return the start and end of each word, in characters.
 
-    White space separates words; in scripts without spaces between words, every two characters are a word.
+    White space separates words; in scripts without spaces between words, every two characters form a word.
     """
     return [match.span() for match in _WORD.finditer(text)]
 
 
 def document_lengths(corpus: Corpus) -> dict[str, float]:
-    """Statistics of words per document, title included: `mean`, `median`, `95 %`, `longest`; empty for an empty corpus.
+    """Return `mean`, `median`, `95 %` and `longest` of words per document, title included; empty for an empty corpus.
 
     Memory use is 4 bytes per document.
     """
@@ -93,7 +93,7 @@ _QUESTIONS = 256
 
 
 def answer_spans(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
-    """The character spans of `text` whose tokens match any of `answers`, ascending and distinct."""
+    """Return the spans (start, end) of characters in `text` that match any of `answers`, distinct and ascending."""
     decomposed, origins = text, [(i, i + 1) for i in range(len(text))]  # the source span of each character
     if not text.isascii():  # NFD splits a character from its accents; both come from one cluster
         parts = [(unicodedata.normalize("NFD", cluster.group()), cluster.span()) for cluster in _CLUSTER.finditer(text)]
@@ -113,16 +113,16 @@ def answer_spans(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def prepared(text: str, match: Match) -> str:
-    """Prepare a text for finders; the result can be reused for several questions."""
+    """Prepare text for the functions that `finder` returns; the result can be reused for several questions."""
     text = unicodedata.normalize("NFD", text)
     return text if match == "regex" else _joined(text)
 
 
 def finder(answers: Sequence[str], match: Match, left_out: Counter[str]) -> Finder:
-    """Return a function that searches for any of `answers`; `left_out` counts answers that can never match, by reason.
+    """Return a function that searches prepared text for any of `answers`; left_out: counts unusable ones by reason.
 
-    Such answers have no token, or are patterns that cannot be compiled. A pattern that takes longer than a second on
-    one text is dropped and counted too.
+    Unusable answers have no token, or are patterns that cannot be compiled. A pattern that takes longer than a second
+    on one text is dropped and counted too.
     """
     usable = [text for answer in answers if _TOKEN.search(text := unicodedata.normalize("NFD", answer))]
     if len(usable) < len(answers):
@@ -183,7 +183,7 @@ class PassageAnswers:
 
     @classmethod
     def of(cls, collection: StoredCollection, split: str, match: Match = "string") -> "PassageAnswers":
-        """The finder for the queries of one split. Raises DataError if the split has no answers."""
+        """Create the finder for the queries of one split. Raises DataError if the split has no answers."""
         answers = collection.answers(split)
         if not answers:
             raise DataError(f"split {split} has no answers; use a dataset with answers, or a metric that needs none")
@@ -191,11 +191,11 @@ class PassageAnswers:
 
     @property
     def query_ids(self) -> list[str]:
-        """The questions that have answers."""
+        """The ids of the questions that have answers."""
         return [query_id for query_id, texts in self._answers.items() if texts]
 
     def contained(self, query_ids: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Mark passages with an answer: bool [Q, k] for Q questions and `rows`, int64 [Q, k]; false for row -1."""
+        """Mark the passages in `rows`, int64 [Q, k], that answer their question: bool [Q, k]; false for row -1."""
         has_answers, answered = np.zeros(rows.shape, bool), rows >= 0
         answered &= np.array([bool(self._answers.get(query_id)) for query_id in query_ids], bool)[:, None]
         for start in range(0, len(query_ids), _QUESTIONS):
@@ -210,5 +210,5 @@ class PassageAnswers:
         return has_answers
 
     def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-        """Mark documents with an answer in one list of ids per question: bool [Q, length of the longest list]."""
+        """Like `contained`, for one list of document ids per question: bool [Q, length of the longest list]."""
         return self.contained(query_ids, self._corpus.list_rows(lists))

@@ -24,7 +24,7 @@ from hardneg.store import MANIFEST, link_file, replacing
 
 
 class DocIds(Sequence[str]):
-    """The lines of a `docid` file, read from a memory map on access.
+    """The document ids in a `docid` file, read from a memory map on access.
 
     Raises ArtifactError on first access if the number of lines is not `count`.
     """
@@ -71,7 +71,7 @@ class _Unfinished(Exception):
 class RowsWriter:
     """Writes the `count` rows of an index folder in order; done: the number of rows written so far.
 
-    If a `with` block ends without a call of `close`, no partially written file remains.
+    If a `with` block ends without a call to `close`, no partially written file remains.
     """
 
     def __init__(self, folder: Path, count: int, mark: str) -> None:
@@ -87,11 +87,11 @@ class RowsWriter:
         return self.count
 
     def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
-        """Write the id of each row, in row order, streaming.
+        """Stream the id of each row to the file `docid`, in row order.
 
         Raises:
-            DataError: an id has white space.
-            ArtifactError: the number of ids is wrong.
+            DataError: an id is empty or has white space.
+            ArtifactError: the number of ids is not `documents`.
         """
         written = 0
         with replacing(self.folder / DOC_IDS) as file:
@@ -127,7 +127,7 @@ class RowsWriter:
 
 
 class Shard(NamedTuple):
-    """One shard of an index. location: the folder's name. rows: the number of documents or segments."""
+    """A shard of an index. location: the folder's name, empty if unsplit. rows: its number of documents or segments."""
 
     location: str
     rows: int
@@ -166,7 +166,7 @@ class Shards:
         return np.cumsum([0, *(shard.rows for shard in self.listed)], dtype=np.int64)
 
     def link(self, folder: Path, names: Sequence[str]) -> None:
-        """Link or copy `names` and the shards into another folder, and the list of shards last."""
+        """Link or copy the files `names`, the shards and, last, the list of shards into another folder."""
         own = [self.of_shard(number) for number, shard in enumerate(self.listed) if shard.location]
         shards = [str(path.relative_to(self.folder)) for shard in own for path in sorted(shard.iterdir())]
         folder.mkdir(parents=True, exist_ok=True)
@@ -175,7 +175,7 @@ class Shards:
                 link_file(self.folder / name, folder / name)
 
     def of_shard(self, number: int) -> Path:
-        """The folder of a shard.
+        """The folder of the shard with this number.
 
         Raises:
             ArtifactError: the list has something other than the name of a subfolder, such as a URL of earlier versions.
@@ -197,7 +197,7 @@ class Pieces:
         return int(self.first[-1])
 
     def spans(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the number of each shard between `start` and `stop`, and the range within it."""
+        """Yield, for each shard that overlaps the range `start` to `stop`, its number and the range within it."""
         number = int(np.searchsorted(self.first, start, "right")) - 1
         while start < stop:
             begin, end = int(self.first[number]), min(stop, int(self.first[number + 1]))
@@ -206,7 +206,7 @@ class Pieces:
             start, number = end, number + 1
 
     def owned(self, positions: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield each shard that has some of the positions, int64 [n], with their indices and positions in the shard."""
+        """Yield, for each shard with any of the positions, int64 [n], its number, their indices and positions in it."""
         owner = np.searchsorted(self.first, positions, "right") - 1
         for number in np.unique(owner):
             mine = np.flatnonzero(owner == number)
@@ -229,14 +229,14 @@ FLAT = b"IxFI"
 """The first bytes of a flat inner-product index."""
 
 TOKEN_OFFSETS = "offsets.npy"
-"""The file next to token vectors (package hardneg-multi-vector) with the start of each document."""
+"""The file next to token vectors (package hardneg-multi-vector) with the first row of each document."""
 
 _UNUSED = 1 << 20
 _FLOAT = 4
 
 
 class FlatWriter(RowsWriter):
-    """Writes a dense index folder, with rows in order."""
+    """Writes a dense index folder: `write` appends vectors in row order, and `close` completes the folder."""
 
     def __init__(self, folder: Path, dimension: int, count: int) -> None:
         """Start a folder for `count` vectors of `dimension` numbers each."""
@@ -248,7 +248,7 @@ class FlatWriter(RowsWriter):
         self._file.write(_HEADER.pack(FLAT, dimension, count, _UNUSED, _UNUSED, 1, 0, dimension * count))
 
     def write(self, vectors: NDArray[np.float32]) -> None:
-        """Write the next rows, float32 [n, dimension]."""
+        """Append vectors, float32 [n, dimension]. Raises ArtifactError if a number is not finite."""
         if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
             raise UsageError(f"{self.folder}: expected vectors of shape [n, {self.dimension}], found {vectors.shape}")
         if not np.isfinite(vectors).all():
@@ -257,14 +257,14 @@ class FlatWriter(RowsWriter):
         self._file.write(np.ascontiguousarray(vectors, dtype="<f4").data)
 
     def close(self) -> None:
-        """Complete the folder after checking that all rows and ids are written."""
+        """Move the files into place. Raises ArtifactError if rows or ids are missing."""
         self._complete()
 
 
 class FlatVectors:
     """A dense index folder, opened for reading; `read` and `gather` use bounded memory, sharded or not.
 
-    first_row: the number of the first row within the folder.
+    first_row: the row of the folder at which this index starts; 0 unless it is a `part`.
     """
 
     first_row = 0
@@ -317,7 +317,7 @@ class FlatVectors:
         return self._mapped(0)
 
     def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """An aligned copy of rows `start` to `stop`: float32 [n, d], in `space` or new; leaves no pages mapped."""
+        """Copy rows `start` to `stop` into `space` or a new aligned array: float32 [n, d]; no pages remain mapped."""
         rows = max(0, min(stop, self.count) - start)
         block = np.empty((rows, self.dimension), dtype="<f4") if space is None else space[:rows]
         buffer = memoryview(block.data).cast("B") if rows else memoryview(b"")
@@ -328,7 +328,7 @@ class FlatVectors:
                 file.seek(_HEADER.size + begin * size)
                 while part:
                     if not (got := file.readinto(part)):
-                        raise ArtifactError(f"{path}: truncated while it was being read")
+                        raise ArtifactError(f"{path}: truncated while it was being read; rebuild it")
                     part = part[got:]
         return block
 
@@ -342,11 +342,11 @@ class FlatVectors:
         return gathered
 
     def part(self, rows: range) -> "FlatVectors":
-        """A view of some rows as an index of its own; `doc_ids` and `folder` still belong to the whole index."""
+        """Return a view of a range of rows as an index; its `doc_ids` and `folder` are still the whole index's."""
         return _SomeRows(self, rows)
 
     def link(self, folder: Path, *names: str) -> None:
-        """Make `folder` an index of the same vectors, with further files, using hard links where the disk allows."""
+        """Create an index of the same vectors in `folder`, with the files `names`, as hard links where possible."""
         self.shards.link(folder, ("index", *names, DOC_IDS))
 
     def _mapped(self, number: int) -> NDArray[np.float32]:

@@ -1,4 +1,4 @@
-"""Import of vectors from other programs, as a .npy array, Parquet or JSON Lines, streamed into a dense index."""
+"""Imports vectors of other programs (a .npy array, Parquet or JSON Lines) as a stream into a dense index."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,10 +43,10 @@ class VectorFile:
     blocks: Callable[[], Iterator[_Block]]
 
     def vectors(self) -> Iterator[NDArray[np.float32]]:
-        """All vectors, in blocks of float32 [n, d].
+        """Yield all vectors in blocks, float32 [n, d] with n up to `ROWS`.
 
         Raises:
-            DataError: a vector is not finite (the message names its line or row), or, at the end, all vectors are zero.
+            DataError: a vector is not finite (the message has its line or row), or, at the end, all vectors are zero.
         """
         rows, distinct = 0, False
         for block in self.blocks():
@@ -55,12 +55,12 @@ class VectorFile:
             rows, distinct = rows + len(block.vectors), distinct or bool(block.vectors.any())
             yield block.vectors
         if rows and not distinct:
-            problem = f"{counted(rows, 'vector')}, all zero, so that all texts would tie; re-encode them"
+            problem = f"{counted(rows, 'vector')}, all zero, so all texts would tie; re-encode them"
             raise DataError(f"{self.path}: {problem}")
 
 
 def open_vectors(path: Path, ids: Path | None = None) -> VectorFile:
-    """Open a .npy array with a file of ids, one per line; or Parquet; or JSON Lines as written by `pyserini.encode`.
+    """Open vectors: a .npy array with a file of ids, one per line; Parquet; or JSON Lines as from `pyserini.encode`.
 
     Raises DataError if the file is missing, damaged or of another format, or has no ids.
     """
@@ -183,7 +183,7 @@ def import_vectors(file: VectorFile, folder: Path, progress: Progress) -> int:
     """Write all vectors of a file as a dense index in `folder`, in the file's order; return their number.
 
     Raises:
-        DataError: an id is repeated or has white space, a vector is not finite, all are zero, or the file is damaged.
+        DataError: an id is invalid or repeated, a vector is not finite, all are zero, or the file is damaged.
     """
     count = _check_ids(file)
     ids = (name for block in file.blocks() for name in block.ids)
@@ -204,9 +204,9 @@ class VectorOwners:
 
 
 def arrange_vectors(file: VectorFile, wanted: VectorOwners, folder: Path, progress: Progress) -> int:
-    """Write the wanted vectors as a dense index in `folder`, in the order of the ids; return how many were left out.
+    """Write the wanted vectors as a dense index in `folder`, in the order of the ids; return the number left out.
 
-    If the order differs, vectors are first written to a temporary file, which doubles the disk space until the end.
+    If the order differs, vectors are first written to a temporary file, so twice the disk space is needed.
 
     Raises DataError if a vector is missing, and as `import_vectors` does.
     """

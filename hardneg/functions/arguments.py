@@ -111,7 +111,7 @@ class Where(TypedDict, total=False):
     device: Device
     engine: Annotated[Setting, Arg(_ENGINE, cli=str, default=layout.LOCAL, plugin="engines", panel=MACHINE)]
     seed: Annotated[int, Arg("The random seed.", default=SEED)]
-    progress: Annotated[bool | Progress, Arg("Show progress bars, or an object that does.", cli=bool, default=False)]
+    progress: Annotated[bool | Progress, Arg("Show progress bars.", "an object that does", cli=bool, default=False)]
 
 
 Split = Annotated[str | None, Arg("Split of the queries.", default="test")]
@@ -126,7 +126,7 @@ VectorFile = Annotated[
 ]
 VectorIds = Annotated[str | Path, Arg("The query ids for the rows of a .npy array, one per line.", cli=Path)]
 TRAIN_OPTION = Arg(
-    "A training option, such as max_steps=200. Defaults: one epoch, batch_size=32, learning_rate by kind of model.",
+    "A training option, such as max_steps=200. Defaults: one epoch, batch_size=32, learning_rate per kind of model.",
     cli=dict[str, Any],
     flag="train-option",
     metavar="KEY=VALUE",
@@ -147,7 +147,7 @@ class AnalyzeArguments(Where, total=False):
 
 
 def arg_of(annotation: Any) -> Arg | None:
-    """The outermost `Arg` of an annotation."""
+    """Return the outermost `Arg` in an annotation, or None."""
     inner = get_args(annotation)
     if get_origin(annotation) is Annotated:
         marks = [each for each in inner if isinstance(each, Arg)]
@@ -156,7 +156,7 @@ def arg_of(annotation: Any) -> Arg | None:
 
 
 def arguments_of(function: Callable[..., Any]) -> dict[str, Arg]:
-    """The arguments of a function by name, each with its default; shared arguments come last."""
+    """Return the arguments of a function by name, each with its default; shared arguments come last."""
     arguments = {}
     for each in inspect.signature(function).parameters.values():
         if each.kind != Parameter.VAR_KEYWORD and (arg := arg_of(each.annotation)):
@@ -169,7 +169,7 @@ def arguments_of(function: Callable[..., Any]) -> dict[str, Arg]:
 
 
 def options_of(options: type) -> dict[str, Arg]:
-    """The arguments that a TypedDict declares; the arguments of `Where` come last."""
+    """Return the arguments that a TypedDict declares, by name; the arguments of `Where` come last."""
     marks = {name: arg_of(annotation) for name, annotation in options.__annotations__.items()}
     names = sorted(marks, key=lambda name: name in Where.__annotations__)
     return {
@@ -205,7 +205,7 @@ def spelled_out(function: _Function, options: type | None = None) -> _Function:
 
 
 def refused(argument: str, value: Any, wanted: str) -> errors.UsageError:
-    """The error for an argument of the wrong type."""
+    """Return the error for an argument with an unsuitable value; wanted: what it must be."""
     return errors.UsageError(f"{{{argument}}}: must be {wanted}, not {value!r:.60}", argument)
 
 
@@ -246,7 +246,7 @@ def files_of(argument: str, value: Any) -> list[Path]:
 
 
 def whole_number(argument: str, value: Any, least: int | None = None) -> int:
-    """Return a number as an int of at least `least`. Raises UsageError for other values."""
+    """Return a whole number as an int. Raises UsageError for other values, and for numbers below `least`."""
     if not isinstance(value, Integral) or isinstance(value, bool) or (least is not None and value < least):
         raise refused(argument, value, "a whole number" + ("" if least is None else f" of at least {least}"))
     return int(value)
@@ -270,7 +270,7 @@ def plugin_settings(argument: str, value: Any) -> list[dict[str, Any]]:
     """Convert one or several plugins, in the forms of `plugin_setting` or as YAML mappings, into a list of dicts.
 
     Raises:
-        UsageError: the value has none of these forms.
+        UsageError: a plugin has none of these forms.
     """
     several = value if isinstance(value, Iterable) and not isinstance(value, str | Mapping) else [value]
     try:

@@ -21,8 +21,8 @@ RELEVANCE = Arg("Lowest grade that binary metrics count as relevant (trec_eval -
 EQUIVALENCE = Arg("Systems are equivalent if their means differ by less than this.")
 _QRELS = Arg("Judgements in TREC or BEIR format, plain or gzipped; default: the dataset's.", cli=Path)
 _METRICS = f"One or more metrics, separated by commas; default: {','.join(METRICS)}."
-_GROUPS = "In tests and intervals, sample the query groups in this file (query id, tab and group per line)."
-_BY_GROUP = "In tests and intervals, sample the dataset's query groups (`where_known`: if it has any)."
+_GROUPS = "Resample groups of queries, as defined in this file (query id, tab and group per line)."
+_BY_GROUP = "Resample the dataset's groups of queries, not single queries (`where_known`: if it has any)."
 _BASELINES = "Compare only with this run, given by its file name; default: all pairs."
 _DATASET = "The dataset for answer@k and for the texts of a report: beir:FOLDER, or a plugin's name."
 
@@ -78,7 +78,7 @@ class RunsToScore:
     """The runs to score, by label, and the metrics, judgements and tests to use.
 
     baselines: labels of the runs to compare with. qrels: judgements or a qrels file, unless the dataset's are used.
-    dataset: the dataset's name or None; read: opens the collection. fields: the stage `evaluate`.
+    dataset: the dataset's name or None; read: opens the collection. fields: the fields of stage `evaluate`.
     """
 
     files: Mapping[str, Path]
@@ -121,13 +121,13 @@ class RunsToScore:
         return None if self.dataset is None else self.read()
 
     def grades(self) -> "formats.qrels.Qrels":
-        """The given judgements, or the collection's."""
+        """Return the given judgements, or the collection's for the split; empty if there are neither."""
         if self.qrels is not None:
             return formats.qrels.read_qrels(self.qrels) if isinstance(self.qrels, Path) else self.qrels
         return {} if self.collection is None else self.collection.judged(self.split)
 
     def measured(self) -> "evaluation.metrics_json.Measured":
-        """Score each run with judgements and answers; the result has notes, but no tests yet."""
+        """Return the scores of each run against judgements and answers, with notes but without tests."""
         from hardneg.stages.evaluate import score_runs
 
         cutoffs, qrels = evaluation.metrics.answer_cutoffs(self.metrics), dict[str, dict[str, int]]()
@@ -158,7 +158,7 @@ class RunsToScore:
         return evaluation.metrics_json.Measured(scores, notes=tuple(said))
 
     def tested(self, measured: "evaluation.metrics_json.Measured") -> "evaluation.metrics_json.Measured":
-        """Add paired tests of the runs against the baselines, or of all pairs of runs."""
+        """Return `measured` with paired tests of the runs against the baselines or, without baselines, of all pairs."""
         groups, by_group = None, self.fields["by_group"]
         if "query_groups" in self.fields:
             groups = formats.qrels.read_query_groups(Path(self.fields["query_groups"]))
@@ -193,7 +193,7 @@ class Evaluation:
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
-        """The mean of each metric, by run and metric."""
+        """The mean scores, by run label and metric name."""
         return {label: dict(values) for label, values in self.to_dict()["metrics"].items()}
 
     @property
@@ -203,7 +203,7 @@ class Evaluation:
 
     @property
     def per_query(self) -> Mapping[str, Mapping[str, Mapping[str, float]]]:
-        """The score of each query, by run, metric and query id."""
+        """The score of each query, by run label, metric name and query id."""
         return self.measured.results
 
     @property
@@ -212,11 +212,11 @@ class Evaluation:
         return self.measured.comparisons
 
     def to_dict(self) -> dict[str, Any]:
-        """The content of a metrics file: `metrics`, `intervals`, `comparisons`, `notes`, `per_query`."""
+        """Return the content of a metrics file: `metrics`, `intervals`, `comparisons`, `notes`, `per_query`."""
         return evaluation.metrics_json.to_json(self.measured)
 
     def to_pandas(self) -> Any:
-        """A `pandas.DataFrame` with columns `run`, `metric`, `mean`, and `low` and `high` of a 95 % interval.
+        """Return a `pandas.DataFrame` with columns `run`, `metric`, `mean`, and `low` and `high` of a 95% interval.
 
         Raises:
             MissingDependency: pandas is not installed.

@@ -1,4 +1,4 @@
-"""Datasets, judgements, models and runs as functions accept them: a name, a folder or file, or an object in memory."""
+"""Datasets, judgements and runs, given to functions as a name, a path or an object in memory."""
 
 import json
 import os
@@ -25,7 +25,7 @@ _LARGEST = 3.4028234663852886e38  # of 32 bits
 def keep_result(
     store: Store, artifact_type: str, origin: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any] | None]
 ) -> Artifact:
-    """Return the artifact with this origin from the store, or make it in an empty folder; `make` may return facts."""
+    """Return the artifact of this origin from the store, or create it: `make` fills a folder and may return facts."""
     key = digest({name: value for name, value in origin.items() if name != "name"})
     with store.lock(key):
         store.recover(key)
@@ -37,7 +37,7 @@ def keep_result(
 
 
 def keep_content(store: Store, artifact_type: str, write: Callable[[Path], object]) -> Artifact:
-    """Store the files that `write` puts into an empty folder as an artifact named after the files' digest.
+    """Call `write` with an empty folder, and store the files it writes as an artifact keyed by their content.
 
     Raises:
         ArtifactError: the store is not writable.
@@ -68,7 +68,7 @@ def split_of(dataset: Dataset, usual: str) -> str:
 
 
 def named_qrels(qrels: AnyQrels | None) -> Path | Qrels | None:
-    """Return the path of a file, or checked judgements as grades by query id and document id.
+    """Return the path of a file of judgements, or checked grades by query id and document id.
 
     Raises:
         UsageError: the value is neither a path nor a mapping.
@@ -222,7 +222,7 @@ def run_file(run: AnyRun, store: Store) -> Path:
 
     Raises:
         UsageError: the object has an unsupported type.
-        DataError: a score in memory is not finite.
+        DataError: an id or a score of a run in memory is invalid.
     """
     if isinstance(run, str | os.PathLike):
         return Path(os.fspath(run)).expanduser()
@@ -277,7 +277,7 @@ def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
 
     Raises:
         UsageError: there are no runs, or two runs have the same label.
-        DataError: `run_file` rejects a run.
+        DataError: an id or a score of a run in memory is invalid.
     """
     if isinstance(argument, Mapping | Sequence) and not argument:
         raise errors.UsageError("runs is empty; give a run, a list of runs, or a dict of runs by label")
@@ -298,7 +298,7 @@ def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
 
 
 def run_labels(paths: Sequence[Path]) -> dict[Path, str]:
-    """Return a label for each run: its file name, with enough parent folders to be unique."""
+    """Return a unique label per run: its file name, with parent folders as needed. Raises UsageError for repeats."""
     labels: dict[Path, str] = {}
     for path in paths:
         if path in labels:

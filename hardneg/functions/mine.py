@@ -57,7 +57,7 @@ def mine(
     Vectors, run and negatives are saved in the store, so repeating the call or writing another format is fast.
 
     Raises:
-        UsageError: two arguments exclude each other.
+        UsageError: two arguments exclude each other, or an argument needs another one.
         RecipeError: an option of the miner is unknown, or a value is invalid.
         DataError: the dataset or the run is malformed.
 
@@ -123,7 +123,7 @@ def mining_stages(mined: Mapping[str, Any], depth: int) -> dict[str, Any]:
 
 
 def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of the search for mining: append missed positives if the miner or a filter needs their scores."""
+    """Return search options for mining: `positives` appends missed positives if the plugins need their scores."""
     from hardneg.fields import parse_setting
     from hardneg.mining.choosing import compares
 
@@ -135,7 +135,7 @@ def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def training_stage(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stage `train`; each option sets a field of the stage or an entry of its field `options`."""
+    """Return a stage `train`; an option sets the field of its name or, otherwise, an entry of field `options`."""
     known = {*load_plugin("stages", "train").model_fields} - {"stage", "options", *fields}
     own = {name: value for name, value in options.items() if name in known}
     within = {name: value for name, value in options.items() if name not in known}
@@ -181,13 +181,13 @@ def _scores_of_model(
 
 
 _WRITTEN, _RERANKED, _KEPT = "written", "reranked", "kept"
-_WRITERS = "Query writers, one of which is drawn per passage; each is a name or {name: NAME, ...}."
-_LOWEST = "Maximum rank of a relevant passage."
+_WRITERS = "Query writers; one is drawn at random per passage. Each is a name or {name: NAME, ...}."
+_LOWEST = "Keep queries with a relevant passage in the top k."
 _PASSAGES = "Number of passages to sample; default: all."
 _SPLIT_BY = "Unit of the split: all passages of a document, or single passages."
 
 Writers = Annotated[Sequence[arguments.Setting], arguments.Arg(_WRITERS, cli=list[str], flag="writer", metavar="NAME")]
-RoundTrip = Annotated[arguments.Model | None, arguments.Arg("Keep training queries if this model finds the passage.")]
+RoundTrip = Annotated[arguments.Model | None, arguments.Arg("Keep training queries whose passage this model finds.")]
 
 
 @arguments.spelled_out

@@ -73,7 +73,7 @@ class ChosenRecipe:
 
     @spelled_out
     def plan(self, **where: Unpack[Where]) -> "RecipePlan":
-        """Plan the steps, with their items and bytes.
+        """Plan the steps and estimate their items and bytes, without running them.
 
         Raises:
             RecipeError: the recipe has mistakes; the message lists all of them.
@@ -85,7 +85,7 @@ class ChosenRecipe:
 
     @spelled_out
     def check(self, **where: Unpack[Where]) -> "tuple[recipes.Need, ...]":
-        """Check everything that a run needs, without downloading; `missing` describes what is unavailable.
+        """Check everything that a run needs, without downloading; `Need.missing` describes what is unavailable.
 
         Raises:
             ModelError: nothing is missing, but a local model or reranker does not match the recipe.
@@ -106,7 +106,7 @@ class ChosenRecipe:
         overwrite: bool = False,
         **where: Unpack[Where],
     ) -> "RunFolder":
-        """Run the recipe: reuse artifacts in the store, make the others, and write the results to the run folder.
+        """Run the recipe: reuse artifacts in the store, create the others, and write the results to the run folder.
 
         Args:
             output: the run folder; default `runs/NAME-PRESET`.
@@ -153,12 +153,12 @@ class RecipePlan:
 
     @property
     def keys(self) -> dict[str, str]:
-        """The key of each step's artifact."""
+        """The key of each step's artifact, by step name."""
         return self.plan.keys
 
     @property
     def ahead(self) -> list[str]:
-        """The steps that would run."""
+        """The names of the steps that would run because the store does not have their artifacts."""
         return [row.step.name for row in self.rows if not row.cached]
 
     def __repr__(self) -> str:
@@ -169,7 +169,7 @@ class RecipePlan:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The results of a recipe: the run folder and the artifacts by step; ran: steps that were not in the store."""
+    """The results of a recipe: the run folder and the artifacts by step; ran: the steps not reused from the store."""
 
     name: str
     path: Path
@@ -181,7 +181,7 @@ class RunFolder:
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """The metrics, if the recipe has an evaluation."""
+        """The metrics in the run folder; None if the recipe has no evaluation."""
         return (
             Evaluation(evaluation.metrics_json.read_metrics(path))
             if (path := self.path / layout.METRICS).is_file()
@@ -190,7 +190,7 @@ class RunFolder:
 
     @property
     def model(self) -> results.TrainedModel | None:
-        """The published model, if any."""
+        """The model in the run folder; None if there is none."""
         return (
             results.TrainedModel(self.name, "", path, {})
             if (path := self.path / layout.MODEL_FOLDER).is_dir()
@@ -199,14 +199,14 @@ class RunFolder:
 
     @property
     def index(self) -> results.BuiltIndex | None:
-        """The published index, if any."""
+        """The index in the run folder; None if there is none."""
         return (
             results.BuiltIndex(self.name, "", path, {}) if (path := self.path / layout.INDEX_FOLDER).is_dir() else None
         )
 
     @property
     def report(self) -> Path | None:
-        """The HTML report, if any."""
+        """The path of the HTML report; None if there is none."""
         return path if (path := self.path / layout.REPORT_HTML).is_file() else None
 
     def __repr__(self) -> str:
@@ -339,7 +339,7 @@ class AnalysisResult:
     analysis: base.Analysis = field(repr=False)
 
     def to_dict(self) -> Any:
-        """The content as JSON values."""
+        """Return the content as JSON values."""
         return self.numbers
 
     def draw(self, *paths: str | Path, overwrite: bool = False) -> None:

@@ -44,7 +44,7 @@ class BuiltIndex(StoredResult):
 
     @classmethod
     def of(cls, name: str, artifact: Artifact) -> "BuiltIndex":
-        """The index in an artifact."""
+        """Return the index in an artifact, shown as `name`."""
         return cls(name, artifact.key, artifact.path, artifact.facts)
 
 
@@ -97,7 +97,7 @@ class RankedRun(StoredResult):
         return formats.runs.read_run(self.path)
 
     def to_dict(self) -> dict[str, dict[str, float]]:
-        """Scores by query id and document id, as mteb and ranx accept them."""
+        """Return the scores by query id and document id, as mteb and ranx accept them."""
         return {query_id: dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True)) for query_id, ranked in self}
 
     def __repr__(self) -> str:
@@ -107,7 +107,7 @@ class RankedRun(StoredResult):
 
 
 def source_of_runs(value: Any) -> TextSource | None:
-    """The text source of the first run that has one; runs may be a dict, a list or a single run."""
+    """Return the source of the first run that has one, or None; value: a run, or a list or dict of runs."""
     runs = [*value.values()] if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else [value]
     return next((each.source for each in runs if isinstance(each, RankedRun) and each.source), None)
 
@@ -116,7 +116,7 @@ def source_of_runs(value: Any) -> TextSource | None:
 class MinedNegatives(StoredResult):
     """Negatives by query, streamed in the split's order; `path` is a file in the format `hardneg`.
 
-    positive_scores: returns the scores of the positives of each query, float32 [positives], nan if unknown.
+    positive_scores: returns the scores of each query's positives, float32 [positives], nan if unknown.
     """
 
     source: TextSource = field(repr=False)
@@ -126,7 +126,7 @@ class MinedNegatives(StoredResult):
 
     @classmethod
     def of(cls, name: str, folder: Path, key: str, facts: Mapping[str, Any], *more: Any) -> "MinedNegatives":
-        """Negatives in an artifact's folder."""
+        """Return the negatives in an artifact's folder; more: the source and `positive_scores`."""
         return cls(name, key, folder / layout.NEGATIVES, facts, *more)
 
     @property
@@ -136,7 +136,7 @@ class MinedNegatives(StoredResult):
 
     @property
     def rows(self) -> "formats.negatives.NegativesFile":
-        """Negatives by row, memory-mapped."""
+        """The negatives as a memory-mapped sequence, one row per query."""
         return formats.negatives.read_negatives(self.path)
 
     def __iter__(self) -> Iterator[types.Negatives]:
@@ -164,13 +164,13 @@ class MinedNegatives(StoredResult):
         scores: bool = False,
         overwrite: bool = False,
     ) -> Mapping[str, int]:
-        """Write the negatives atomically in a format. negatives: number to write per query, in order; None for all.
+        """Write the negatives atomically in a format. negatives: number per query, in order; None for all.
 
-        Returns the count `rows` and counts of skipped items by reason. Replaces a file that this method wrote earlier.
+        Returns the number of `rows` and of skipped items by reason. Replaces a file that this method wrote earlier.
 
         Raises:
-            UsageError: the format is unknown, the suffix is wrong, the path is an input, or the file exists, was
-                written by something else, and `overwrite` is not set.
+            UsageError: the format is unknown, the suffix is wrong, the path is an input, or `overwrite` is
+                not set and the file was not written by this method.
             DataError: no query has enough negatives.
         """
         form_names.check_form(form, arguments.file_path(path))
@@ -180,7 +180,7 @@ class MinedNegatives(StoredResult):
             return self.write_form(file, form, negatives, scores)
 
     def write_form(self, path: Path, form: str, negatives: int | None, scores: bool) -> Mapping[str, int]:
-        """Write the negatives to a path that was already checked; arguments as for `write`."""
+        """Write the negatives to a path that the caller has checked; arguments and result as for `write`."""
         known = self.positive_scores(self) if scores and self.positive_scores is not None else None
         options = formats.forms.WriteOptions(negatives, scores, (lambda item: known[item.query_id]) if known else None)
         collection = self.source.collection
@@ -189,7 +189,7 @@ class MinedNegatives(StoredResult):
         )
 
     def to_dataset(self, form: TableForm = "n-tuple", *, negatives: int = 8, scores: bool = False) -> Any:
-        """A `datasets.Dataset` of texts in a format of sentence-transformers, memory-mapped from the store.
+        """Return a `datasets.Dataset` of texts in a format of sentence-transformers, memory-mapped from the store.
 
         Raises:
             MissingDependency: `datasets` is not installed.
@@ -223,7 +223,7 @@ class MinedNegatives(StoredResult):
         return Dataset.from_file(str(artifact.path / _ROWS))
 
     def to_dict(self) -> dict[str, dict[str, list[Any]]]:
-        """The lists `positives`, `negatives` and `scores` (of the negatives), by query id."""
+        """Return the lists `positives`, `negatives` and `scores` (of the negatives), by query id."""
         rows = ((each.query_id, each.positives, each.negatives, each.scores.tolist()) for each in self)
         return {
             query_id: {"positives": list(positives), "negatives": list(negatives), "scores": scores}

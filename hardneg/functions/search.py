@@ -53,7 +53,7 @@ def search(
     """Search a corpus with the queries of a split, or an index with query vectors, and write a TREC run.
 
     Raises:
-        UsageError: both a model and a backend are given, or neither.
+        UsageError: not exactly one of a model, a backend, or an index with query vectors is given.
 
     Example: hardneg search --dataset beir:FOLDER --model NAME --split test --output run.trec.gz
 
@@ -132,7 +132,7 @@ class QueryVectors:
 
     @classmethod
     def of(cls, line: str, index: Any, query_vectors: Any, query_ids: Any) -> "QueryVectors | None":
-        """Return the paths in these arguments, None if all are omitted. Raises UsageError if only some are given."""
+        """Return these arguments as paths; None if all are omitted. Raises UsageError if a required one is missing."""
         named = {"index": index, "query_vectors": query_vectors, "query_ids": query_ids}
         paths = {name: arguments.file_path(value, name) for name, value in named.items() if value is not None}
         if not paths:
@@ -144,7 +144,7 @@ class QueryVectors:
 
     @property
     def reads(self) -> list[Path]:
-        """The input files."""
+        """The input files and folders."""
         return [path for path in (self.index, self.queries, self.ids) if path is not None]
 
     def kept_run(self, session: Session, depth: int, name: str = layout.RUN) -> tuple[Artifact, int]:
@@ -188,7 +188,7 @@ class QueryVectors:
 
 Vectors = Annotated[
     str | Path | Any,
-    arguments.Arg("The folder of vectors or weights to index, not texts.", "the result of `encode`", cli=Path),
+    arguments.Arg("A folder of vectors or weights to index, instead of texts.", "the result of `encode`", cli=Path),
 ]
 _BACKEND = arguments.Arg("The type of index; `hardneg plugins list indexes` shows all.", plugin="indexes")
 
@@ -280,7 +280,7 @@ def fuse(
     *,
     weights: Annotated[Mapping[str, float], _WEIGHT] = {},
     missing_scores: Annotated[Missing, Arg(_MISSING)] = "lowest",
-    constant: Annotated[int, Arg("Constant of reciprocal-rank.", least=0)] = RRF_CONSTANT,
+    constant: Annotated[int, Arg("Constant that reciprocal-rank adds to each rank.", least=0)] = RRF_CONSTANT,
     norm: Annotated[Norm | None, Arg("For ranx's methods: min-max (the default), none, zmuv, ...")] = None,
     depth: Annotated[int, Arg("Number of documents per query.", least=1)] = layout.LIST_DEPTH,
     tune_runs: TuneRuns = None,
@@ -290,11 +290,11 @@ def fuse(
     grid: Annotated[Mapping[str, Sequence[float]], _GRID] = {},
     **where: Unpack[Where],
 ) -> RankedRun:
-    """Fuse runs by sums of scores or ranks, by alternating between them (zip), or by a method of ranx.
+    """Fuse runs by weighted sums of scores, reciprocal ranks, alternating between runs (zip), or a method of ranx.
 
     Raises:
-        UsageError: the method does not have a parameter, or a label is unknown.
-        DataError: a run is malformed, or the parameters are tuned on the queries to fuse.
+        UsageError: a parameter does not apply to the method, or a label is unknown.
+        DataError: a run is malformed, or the queries to tune on include queries to fuse.
 
     Example: hardneg fuse --run cort.trec.gz --run bm25.trec.gz --method zip --depth 1000 --output cort-bm25.trec.gz
     """
@@ -356,7 +356,7 @@ def _checked(fields: Mapping[str, Any], labels: Sequence[str], tuning: Mapping[s
         raise errors.UsageError(problem, "grid", "qrels", "tune_runs", "runs")
     if tuning and len(tuning) != len(labels):
         counts = f"{len(tuning)} {{tune_runs}} for {len(labels)} {{runs}}"
-        raise errors.UsageError(f"fuse: {counts}; give one of each, in the same order", "tune_runs", "runs")
+        raise errors.UsageError(f"fuse: {counts}; give one per run, in the same order", "tune_runs", "runs")
     if tuning and judged is None:
         raise errors.UsageError("fuse: {tune_runs} needs {qrels}, the judgements of its queries", "tune_runs", "qrels")
     return fusion

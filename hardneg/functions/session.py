@@ -40,9 +40,9 @@ def warn(note: str) -> None:
 
 @dataclass(frozen=True)
 class AdhocRecipe:
-    """A recipe in memory, with the same keys as if it were in a file; by default it only reads the dataset.
+    """A recipe in memory, with the same keys as if it were in a file; by default, only its dataset is used.
 
-    command: the command's name in messages. settings: PATH=VALUE texts as for `--set`. arguments: argument names by
+    command: the command's name in messages. settings: PATH=VALUE strings as for `--set`. arguments: argument names by
     recipe path, for messages. top: other top-level fields, such as a title, seeds, or model fields.
     """
 
@@ -108,16 +108,16 @@ class Logged(Silent):
     """Progress display without bars; notes go to the logger `hardneg`."""
 
     def note(self, text: str) -> None:
-        """Log a warning."""
+        """Log the note as a warning."""
         _log.warning(text)
 
 
 class NotebookBars(Logged):
-    """Progress bars of tqdm, in a terminal or a notebook."""
+    """Progress display with tqdm bars, in a terminal or a notebook; notes are logged."""
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Any]:
-        """A bar that disappears at the end."""
+        """Show a bar until the end of the block; yield an object with `advance` and `describe`."""
         from tqdm.auto import tqdm
 
         with tqdm(total=total, desc=title, unit=f" {unit}", initial=done, leave=False) as bar:
@@ -130,7 +130,7 @@ class OtherProcess(UsageError):
 
 @dataclass
 class Session:
-    """Store, device, seed, settings (PATH=VALUE texts), progress and engine of a call."""
+    """The store, device, seed, settings (PATH=VALUE strings), progress display and engine of a call."""
 
     store: Store
     device: str | None = None
@@ -141,7 +141,7 @@ class Session:
 
     @classmethod
     def of(cls, where: Mapping[str, Any], function: Callable[..., Any] | None = None) -> "Session":
-        """The session for a function's `**where`; a command passes its own as `session`.
+        """Return the session for a function's `**where`; a command passes its own as `session`.
 
         Raises:
             UsageError: an argument is unknown, or the device does not exist.
@@ -168,7 +168,7 @@ class Session:
     def refuse_settings(self) -> None:
         """Raise UsageError if there are settings, for functions without a recipe."""
         if self.settings:
-            raise UsageError("{settings}: cannot be used, as there is no recipe to change; remove them", "settings")
+            raise UsageError("{settings}: cannot be used without a recipe to change; remove them", "settings")
 
     def tell(self, note: str) -> None:
         """Issue a recipe's note as a warning."""
@@ -182,7 +182,7 @@ class Session:
         stages: Mapping[str, Mapping[str, Any]],
         names: Mapping[str, str] = {},
     ) -> AdhocRecipe:
-        """The in-memory recipe with a function's stages, a dataset and a model.
+        """Return an in-memory recipe with a function's stages, a dataset and a model.
 
         names: argument names by STAGE.FIELD, where argument and field have different names.
         """
@@ -203,7 +203,7 @@ class Session:
         return None if recipe is None else recipe.plan()
 
     def make(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
-        """Make or reuse the artifacts of all steps of a plan, or of the steps up to one."""
+        """Create or reuse the artifacts of a plan's steps, up to step `until` if given; force: steps to rerun."""
         with outputs.reserve(self.store, "python", self.store.root, list(plan.keys.values())):
             return self.execute(plan, until, force)
 
@@ -221,7 +221,7 @@ class Session:
         return recipes.execute(plan, self.store, options, watcher)
 
     def artifacts(self, plan: "recipes.Plan", until: str | None = None) -> Mapping[str, Artifact]:
-        """The artifacts of all steps, or of the steps up to one, by name.
+        """Create or reuse the artifacts of a plan's steps, up to step `until` if given; return them by step name.
 
         Raises:
             OtherProcess: another process has the result.
@@ -232,15 +232,15 @@ class Session:
         return artifacts
 
     def make_dataset(self, plan: "recipes.Plan") -> Artifact:
-        """The stored collection of a plan."""
+        """Create or reuse the stored collection of a plan; return its artifact."""
         return self.make(plan, layout.DATASET).artifacts[layout.DATASET]
 
     def make_from(
         self, plan: "recipes.Plan", stage: str, dataset: Artifact, runs: Mapping[str, Path]
     ) -> tuple[Artifact, Mapping[str, Any]]:
-        """Make a stage from run files; return its artifact and facts, with counts of entries not in the collection.
+        """Run a stage on run files; return its artifact and facts, with counts of entries not in the collection.
 
-        The key is the stage's digest, computed from the content of the runs instead of steps.
+        The artifact's key depends on the stage and the content of the runs, not on earlier steps.
 
         runs: run files by input path.
 
@@ -309,7 +309,7 @@ def usual_store(path: str | Path | None) -> Store:
     except FileNotFoundError:
         pass
     except OSError as error:
-        problem = f"cannot be used ({error.strerror}); give another with {{store}}"
+        problem = f"cannot be used ({error.strerror}); use another with {{store}}"
         raise ArtifactError(f"store {root}: {problem}", "store") from None
     return Store(root)
 
@@ -362,7 +362,7 @@ def model_name(argument: arguments.Model) -> str:
 
 
 def setting_texts(settings: arguments.Settings, named: Mapping[str, Any] | None = None) -> tuple[str, ...]:
-    """Convert settings to PATH=VALUE texts, from texts, a mapping, or names with `__` for dots.
+    """Convert settings (strings, a mapping, or names with `__` for dots) to PATH=VALUE strings.
 
     Raises:
         UsageError: the settings have an unsupported type, or a value cannot be written as JSON.

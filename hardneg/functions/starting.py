@@ -38,7 +38,7 @@ _TRAIN, _DEV, _TEST = "train", "dev", "test"
 _WIDTH = 110
 _QUERIES = ("queries.jsonl", "queries.tsv", "queries.txt", "queries.*", "topics.*")
 _FEW = 50
-"""Minimum number of documents; with fewer, a 10 % split is empty in more than 1 % of cases."""
+"""Minimum number of documents; with fewer, a 10% split is empty in more than 1% of cases."""
 _FEW_PASSAGES = 200_000
 """Maximum number of documents for comparing their ids with the judgements."""
 _READ = 8 << 20
@@ -164,7 +164,7 @@ class Beginning:
 
     @classmethod
     def of(cls, folder: Path, glob: str | None = None, model: str | None = None) -> "Beginning":
-        """Inspect a folder.
+        """Inspect a folder to plan its recipe; model: the start model, by default static word vectors.
 
         Raises:
             DataError: the folder has nothing readable, or no judged queries to evaluate on.
@@ -180,12 +180,12 @@ class Beginning:
 
     @property
     def labelled(self) -> bool:
-        """Return whether there are judgements to train on."""
+        """Whether split train has judged queries to train on."""
         return bool(self.contents.judged.get(_TRAIN))
 
     @property
     def measurable(self) -> bool:
-        """Return whether there are dev queries for choosing negatives."""
+        """Whether there are judged queries to train on, to choose negatives with (dev), and to test on."""
         return self.labelled and bool(self.contents.judged.get(_DEV) and self.contents.judged.get(_TEST))
 
     @property
@@ -275,7 +275,7 @@ class Beginning:
         return {**top, "stages": stages, "outputs": shipped["outputs"]}
 
     def recipe(self, path: Path) -> str:
-        """Return the text of the recipe file; a comment has the command that runs it."""
+        """Return the YAML of the recipe; its comments describe the folder and give the command to run it."""
         head = [line for sentence in self.sentences() for line in wrap(sentence, _WIDTH)]
         command = f"  hardneg recipe run {quote(str(path))}".splitlines()
         comments = [f"# {line}\n" for line in (*head, "", *command)]
@@ -292,7 +292,7 @@ class Beginning:
         for path in (recipe, results) if run else (recipe,):
             if folder in path.resolve().parents:
                 reason = f"is in {folder}, so it would be read as a document next time"
-                raise UsageError(f"{path}: {reason}; start from another folder, or give {{output}}", "output")
+                raise UsageError(f"{path}: {reason}; run this from another folder, or give {{output}}", "output")
         return recipe, results
 
 
@@ -339,10 +339,10 @@ def start(
         folder: documents in a format of the dataset `documents`, or a collection with or without judgements.
         output: the recipe file to write; by default NAME.yaml in the working folder, named after the folder.
         model: the start model, as for `train`; by default static word vectors, `packaged:wordllama`.
-        glob: documents to read, such as `guide/**/*.md`; default all.
+        glob: documents to read, such as `guide/**/*.md`; by default, all.
         run: whether to also run the recipe; results go to runs/NAME.
         overwrite: whether to replace a file that this function has not written.
-        store: the artifact store; by default the usual one.
+        store: the artifact store; by default, $HARDNEG_STORE or ~/.cache/hardneg/store.
         device: the device, such as cpu or cuda; by default the best available.
         progress: whether to show progress bars, or an object that shows progress.
 

@@ -28,22 +28,22 @@ class EncodedRows:
 
     @property
     def flat(self) -> Mapping[str, NDArray[Any]]:
-        """The arrays that `offsets` divides, by name."""
+        """The arrays that `offsets` divides into texts, by field name."""
         return {name: each for name, each in vars(self).items() if isinstance(each, np.ndarray) and name != "offsets"}
 
     @classmethod
     def join(cls, parts: "Sequence[EncodedRows]") -> Self:
-        """Concatenate one or more parts."""
+        """Concatenate the texts of one or more parts; fields that are not arrays come from the first part."""
         offsets = np.cumsum(np.concatenate([[0], *(np.diff(part.offsets) for part in parts)])).astype(np.int64)
         arrays = {name: np.concatenate([part.flat[name] for part in parts]) for name in parts[0].flat}
         return cls(**{**vars(parts[0]), "offsets": offsets, **arrays})
 
     def score_matrix(self, documents: Self) -> NDArray[np.float32]:
-        """Return the score of each query with each document: float32 [Q, D]; -inf for non-hits."""
+        """Return the score of each of these queries with each document: float32 [Q, D]; -inf for non-hits."""
         raise NotImplementedError
 
     def score_pairs(self, documents: Self) -> NDArray[np.float32]:
-        """Return the score of each query with the document in the same row: float32 [n]; -inf for non-hits."""
+        """Return the score of each of these queries with the document in its row: float32 [n]; -inf for non-hits."""
         raise NotImplementedError
 
 
@@ -52,14 +52,14 @@ Encoded = NDArray[np.float32] | EncodedRows
 
 
 def arrays_of(encoded: Encoded) -> dict[str, NDArray[Any]]:
-    """Return the arrays of encoded texts by name."""
+    """Return the fields of encoded texts as arrays, by name; a single vector per text has the name `values`."""
     if isinstance(encoded, np.ndarray):
         return {"values": encoded}
     return {name: np.asarray(value) for name, value in vars(encoded).items()}
 
 
 def encoded_of(arrays: Mapping[str, NDArray[Any]]) -> Encoded:
-    """Rebuild encoded texts from their arrays. Raises StopIteration if no known form has these array names."""
+    """Rebuild encoded texts from the result of `arrays_of`. Raises StopIteration if no class has these fields."""
     if "values" in arrays:
         return arrays["values"]
     form = next(form for form in EncodedRows.__subclasses__() if {each.name for each in fields(form)} == {*arrays})
@@ -69,7 +69,7 @@ def encoded_of(arrays: Mapping[str, NDArray[Any]]) -> Encoded:
 def taken(
     offsets: NDArray[np.int64], rows: slice | NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], slice | NDArray[np.int64]]:
-    """Return the new offsets of the selected rows, and the positions of these rows' numbers in the arrays."""
+    """Return the offsets of the selected texts, int64 [n + 1], and the positions of their entries in the arrays."""
     if isinstance(rows, slice) and rows.step in (None, 1):
         start, stop, _ = rows.indices(len(offsets) - 1)
         kept = offsets[start : max(start, stop) + 1]

@@ -33,7 +33,7 @@ class UsageError(HardnegError):
 
 
 class RecipeError(UsageError):
-    """A recipe has mistakes; `problems` has one line per mistake, and `names` the arguments in braces."""
+    """A recipe has mistakes; problems: one line per mistake; names: the arguments in braces, as in `HardnegError`."""
 
     def __init__(self, source: str, problems: Sequence[str], names: Sequence[str] = ()) -> None:
         self.source, self.problems = source, tuple(problems)
@@ -48,7 +48,7 @@ class PluginError(HardnegError):
 
 
 class DataError(HardnegError):
-    """A data file has a mistake."""
+    """A data file, or data in memory, is missing or malformed."""
 
     exit_code = 4
 
@@ -73,7 +73,7 @@ class NewerArtifact(NotOurs):
 
 
 class ClosedArtifact(NotOurs):
-    """Another user made the artifact, and the current user may not read it."""
+    """Another user created the artifact, and the current user may not read it."""
 
 
 class ModelError(HardnegError):
@@ -89,7 +89,7 @@ class MissingDependency(HardnegError):
 
 
 class TrainingError(HardnegError):
-    """Training cannot continue."""
+    """Training cannot start or continue; the message gives the reason."""
 
     exit_code = 8
 

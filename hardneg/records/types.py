@@ -28,7 +28,7 @@ class Document(NamedTuple):
 
 
 class Query(NamedTuple):
-    """One query of one split."""
+    """A query of a collection: its id and text."""
 
     query_id: str
     text: str
@@ -56,7 +56,7 @@ class Collection(Protocol):
     """
 
     def documents(self) -> Iterator[Document]:
-        """Yield the corpus, in the order of row numbers."""
+        """Yield all documents; their order defines the row numbers of the corpus."""
 
     def splits(self) -> Sequence[str]:
         """Return the splits that have queries, such as `train`, `dev`, `test`."""
@@ -68,11 +68,11 @@ class Collection(Protocol):
         """Yield the relevance judgements of one split."""
 
     def notes(self) -> Sequence[str]:
-        """Return, after a full pass, one line with the count for each kind of omitted record."""
+        """Return one line per kind of omitted record, with its count; complete only after a full pass."""
 
 
 class Lookup(NamedTuple):
-    """The result of looking up a source: bytes on this machine, bytes to download, and a note."""
+    """The result of looking up a source; there: bytes on this machine; ahead: bytes to download; note: a remark."""
 
     there: int = 0
     ahead: int = 0
@@ -109,10 +109,10 @@ class Membership(NamedTuple):
 
 @runtime_checkable
 class HasGroups(Protocol):
-    """A collection with groups of its documents and queries; siblings, documents of one group, are similar."""
+    """A collection with groups of documents and queries, such as topics; documents of one group are similar."""
 
     def groups(self, side: Side) -> Iterator[Membership]:
-        """Yield the groups of documents, or of queries of all splits; some may have none."""
+        """Yield the group of each document, or of each query of any split; some may have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class RankedList:
 
 
 SCORES = "scores"
-"""The label of the hits that provide scores for filters, instead of the list itself."""
+"""The label in `Candidates.hits` of a list with scores for filters to use instead of the first list's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class Candidates:
 
     positives: every document judged relevant to the query in any split.
     duplicates: documents with the same contents as a positive, except the positives themselves.
-    hits: ranked lists by name of the run; negatives are selected from the first list.
+    hits: ranked lists by run label; negatives are selected from the first list.
     doc_ids: the ids of the whole corpus by row; indexing is cheap, copying is not.
     """
 

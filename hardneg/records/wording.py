@@ -56,7 +56,7 @@ def complaint(item: Mapping[str, Any]) -> str:
 
 
 def not_finite(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
-    """Yield the infinite numbers and NaNs inside a value, each with its path."""
+    """Yield the path and value of each infinite number or NaN inside a value."""
     if isinstance(value, float) and not isfinite(value):
         yield path, value
     is_model = hasattr(type(value), "model_fields") or is_dataclass(value)
@@ -70,7 +70,7 @@ def not_finite(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
 
 
 def mistakes(error: Any) -> list[Any]:
-    """Return the errors of a pydantic `ValidationError`, except for lists that only invalid items made too short."""
+    """Return the errors of a pydantic `ValidationError`, except `too_short` for lists that have invalid items."""
     errors = error.errors()
     return [
         item
@@ -116,7 +116,7 @@ def counted(count: int, one: str, more: str = "") -> str:
 
 
 def size(count: float) -> str:
-    """Return a number of bytes in readable units."""
+    """Return a number of bytes in readable units, such as `1.5 GB`."""
     for unit in ("B", "KB", "MB", "GB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -125,7 +125,7 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a number of seconds in readable units."""
+    """Return a duration in readable units, such as `5 min`."""
     if seconds < 1:
         return "<1 s"
     if seconds < 120:

@@ -69,12 +69,12 @@ class Evaluate(StageSpec):
     query_groups: Annotated[fields.Name | None, fields.InputFile("a query's id, a tab and its group per line")] = Field(
         default=None,
         json_schema_extra=fields.FREE,
-        description="In tests and intervals, sample the query groups in this file (query id, tab and group per line).",
+        description="Resample groups of queries, as defined in this file (query id, tab and group per line).",
     )
     by_group: bool | Literal["where_known"] = Field(
         default=False,
         json_schema_extra=fields.LATER,
-        description="In tests and intervals, sample the dataset's query groups (`where_known`: if it has any).",
+        description="Resample the dataset's groups of queries, not single queries (`where_known`: if it has any).",
     )
     metrics_of: dict[str, Annotated[tuple[fields.MeasureName, ...], Field(min_length=1)]] = Field(
         default={}, json_schema_extra=fields.LATER

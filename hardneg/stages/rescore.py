@@ -191,7 +191,7 @@ class Fuse(RunSpec):
     missing_scores: Literal["lowest", "zero"] = Field(
         "lowest", description="For weighted-sum: score of a document missing from a run, the run's lowest or 0."
     )
-    constant: int = Field(Fusion.constant, ge=0, description="Constant of reciprocal-rank.")
+    constant: int = Field(Fusion.constant, ge=0, description="Constant that reciprocal-rank adds to each rank.")
     norm: Norm | None = Field(
         None, json_schema_extra=fields.LATER, description="For ranx's methods: min-max (the default), none, zmuv, ..."
     )

@@ -63,7 +63,7 @@ class WriteQueries(StageSpec):
     needs_dataset = True
     stage: Literal["write-queries"]
     writers: WriterSettings = Field(
-        description="Query writers, one of which is drawn per passage; each is a name or {name: NAME, ...}."
+        description="Query writers; one is drawn at random per passage. Each is a name or {name: NAME, ...}."
     )
     per_passage: int = Field(1, gt=0, description="Maximum number of queries per passage.")
     passages: int | None = Field(None, gt=0, description="Number of passages to sample; default: all.")
@@ -344,7 +344,7 @@ class RoundTrip(StageSpec):
     stage: Literal["round-trip"]
     run: Annotated[Name, MEASURED] = Field(description="A run of the queries of the split.")
     split: Name = Field("train", description="The split to filter.")
-    depth: int = Field(layout.RETURN_DEPTH, gt=0, description="Maximum rank of a relevant passage.")
+    depth: int = Field(layout.RETURN_DEPTH, gt=0, description="Keep queries with a relevant passage in the top k.")
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
         return {**super().traits(recipe), Trait.WRITTEN_QUERIES: recipe.name}

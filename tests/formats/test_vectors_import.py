@@ -223,7 +223,7 @@ def test_wanted_vectors_that_are_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", NAMES)
 def test_vectors_that_are_all_zero_are_refused(tmp_path, kind):
     save(tmp_path, np.zeros_like(VECTORS))
-    with pytest.raises(DataError, match="all zero, so that all texts would tie"):
+    with pytest.raises(DataError, match="all zero, so all texts would tie"):
         bring(tmp_path, kind)
     some = np.zeros_like(VECTORS)
     some[-1, 0] = 1

@@ -261,7 +261,7 @@ def test_all_mistakes_of_a_file_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         list(read_query_file(file, {"q1": "known words"}, Counter()))
     assert str(caught.value).splitlines() == [
-        f"{file}:2: expected 2 columns (id and text, with a tab between), found 1",
+        f"{file}:2: expected 2 columns (id and text, separated by a tab), found 1",
         f"{file}:3: query 'a' repeats the id of line 1; make ids unique",
         f"{file}:4: query 'q1' has another text in the dataset; give it a new id",
         f"{file}:5: query 'c' has no text",

@@ -104,7 +104,7 @@ def test_angular_scores_are_those_of_the_cosines(made):
 
 
 def test_candidates_of_another_split_are_refused(made):
-    with pytest.raises(DataError, match="search this split again"):
+    with pytest.raises(DataError, match="rerun the search of this split"):
         made({"train": {**SEARCH, "split": "train"}, "again": {**SEARCH, "candidates": "train"}})
 
 

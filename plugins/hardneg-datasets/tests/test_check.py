@@ -194,7 +194,7 @@ def test_a_query_with_two_texts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["my split", "-x", "été"])
 def test_names_of_splits(tmp_path: Path, name: str) -> None:
     collection = beir(tmp_path, test=name)
-    rule = f"split {name!r}: use letters, digits, '.', '_' and '-', and start with a letter or digit; rename it"
+    rule = f"split {name!r}: rename it to start with a letter or digit and use only letters, digits, '.', '_' and '-'"
     assert refused(collection, tmp_path) == rule
     found = [problem for problem in check(parts_of(collection)) if problem.category == "names of splits"]
     assert [str(problem) for problem in found] == [f"{tmp_path}/qrels/{name}.tsv: {rule}"]

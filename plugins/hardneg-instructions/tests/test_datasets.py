@@ -93,7 +93,7 @@ def test_a_query_is_in_one_split_with_and_without_its_instruction(tmp_path: Path
     splits = {split: {query.query_id for query in collection.queries(split)} for split in collection.splits()}
     assert [*splits] == ["train", "dev", "test"] and sum(map(len, splits.values())) == 40 and all(splits.values())
     assert all({f"{i}-instruct" for i in ids if "-" not in i} <= ids for ids in splits.values())
-    with pytest.raises(errors.DataError, match="dev: a share needs split train, and no split dev"):
+    with pytest.raises(errors.DataError, match="option dev needs split train and no split dev"):
         json_lines(tmp_path / "dev.jsonl", promptriever_rows())
         Promptriever(str(tmp_path), dev=0.3).load()
 

@@ -34,7 +34,7 @@ class Bright:
     version: ClassVar[int] = 1
 
     def load(self) -> "BrightDomain":
-        """Return the domain, opened for streaming. Raises DataError if a table does not contain it."""
+        """Return the domain, opened for streaming. Raises DataError if a folder has no table of this domain."""
         folder = folder_of(self.source, "bright")
         documents = self._files(folder / ("long_documents" if self.long else "documents"))
         return BrightDomain(
@@ -42,12 +42,12 @@ class Bright:
         )
 
     def fingerprint(self) -> str:
-        """Return a digest of the files."""
+        """Return a digest of the loader's version, its files and the column of relevant ids."""
         domain = self.load()
         return tables_digest("bright", self.version, [*domain.corpus, *domain.examples], domain.gold)
 
     def size_hint(self) -> int:
-        """Return the approximate number of documents."""
+        """Return the number of documents in Parquet files; 0 for JSON Lines."""
         return count_rows(self.load().corpus)
 
     def _files(self, folder: Path) -> list[Path]:
@@ -60,14 +60,14 @@ class Bright:
 
 @dataclass(frozen=True)
 class BrightDomain:
-    """The files of a domain's documents and queries; gold: the column of relevant ids."""
+    """A collection read from a domain's files of documents and queries; gold: the column of relevant ids."""
 
     corpus: list[Path]
     examples: list[Path]
     gold: str
 
     def documents(self) -> Iterator[Document]:
-        """Return the corpus, in the table's order."""
+        """Return an iterator over the corpus, in the table's order."""
         return (Document(_id(row, "id"), row.text("content")) for row in read_tables(self.corpus))
 
     def splits(self) -> Sequence[str]:
@@ -75,11 +75,11 @@ class BrightDomain:
         return ["test"]
 
     def queries(self, split: str) -> Iterator[Query]:
-        """Return all queries."""
+        """Return an iterator over all queries."""
         return (Query(_id(row, "id"), row.text("query")) for row in read_tables(self.examples))
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """Yield relevance 1 for each document that answers a query."""
+        """Yield a judgement of 1 for each document in a query's column of relevant ids."""
         for row in read_tables(self.examples):
             yield from (Judgement(_id(row, "id"), doc_id, 1) for doc_id in dict.fromkeys(_ids(row, self.gold)))
 
@@ -91,7 +91,7 @@ class BrightDomain:
             )
 
     def notes(self) -> Sequence[str]:
-        """Return no notes."""
+        """Return no notes, because no record is left out."""
         return ()
 
 

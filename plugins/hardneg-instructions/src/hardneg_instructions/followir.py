@@ -62,18 +62,18 @@ class FollowIR:
         return FollowIRCollection({**files, "instruction": instructions}, self.template)
 
     def fingerprint(self) -> str:
-        """Return a digest of the files."""
+        """Return a digest of the loader's version and of its files."""
         files = [path for paths in self.load().files.values() for path in paths]
         return tables_digest("followir", self.version, files)
 
     def size_hint(self) -> int:
-        """Return the approximate number of documents."""
+        """Return the number of documents in Parquet files; 0 for JSON Lines."""
         return count_rows(self.load().files["corpus"])
 
 
 @dataclass(frozen=True)
 class FollowIRCollection:
-    """The files of each table."""
+    """A collection read from the files of each table; template: the text of a query with an instruction."""
 
     files: dict[str, list[Path]]
     template: str
@@ -84,7 +84,7 @@ class FollowIRCollection:
             yield Document(_id(row), row.text("text"), row.optional("title"))
 
     def splits(self) -> Sequence[str]:
-        """Return the split of all queries, and a split for each instruction."""
+        """Return `test`, with all queries, and `original` and `changed`, with the queries of one instruction."""
         return list(_SPLITS)
 
     def queries(self, split: str) -> Iterator[Query]:

@@ -35,12 +35,12 @@ class CandidateLists(stages.RunSpec):
     split: fields.Name = "test"
 
     def estimate(self, sizes: stages.Sizes) -> stages.Row:
-        """Return an estimate based on the number of queries."""
+        """Estimate the number of queries and the disk space of the run."""
         count = sizes.queries(self.split)
         return stages.Row(count, "queries", disk=count * _LISTED * 20)
 
     def make(self, context: "stages.StageContext[CandidateLists]") -> stages.Facts:
-        """Write the run; scores are negative ranks. Raises DataError if no query has a list."""
+        """Write the run; scores are negative ranks. Raises DataError if no query has listed documents in the corpus."""
         collection = stage_work.open_collection(context.inputs["dataset"])
         lists, missing = read_lists(Path(self.file).expanduser()), "documents that are not in the corpus"
         counts = {"queries without a list": 0, missing: 0}
@@ -57,7 +57,7 @@ class CandidateLists(stages.RunSpec):
 
 
 def read_lists(path: Path) -> dict[str, dict[str, None]]:
-    """Return the distinct documents of each query in the file's order. Raises DataError for a malformed row."""
+    """Return each query's distinct document ids, in file order, as keys. Raises DataError for a malformed row."""
     lists: dict[str, dict[str, None]] = {}
     for row in read_tables([path]):
         one = "qid" in row.cells
@@ -69,8 +69,8 @@ def read_lists(path: Path) -> dict[str, dict[str, None]]:
 class JudgedNegatives(stages.RunSpec):
     """Lists the documents judged not relevant to the queries of a split, in the order of the judgements.
 
-    In Promptriever's data these answer the query but violate the instruction. `mine` selects negatives from this run
-    alone or, with miner `union`, from several runs.
+    In Promptriever's data, these documents answer the query but violate the instruction. `mine` selects negatives from
+    this run alone or, with miner `union`, from several runs.
 
     Source: Weller et al., Promptriever (ICLR 2025), on instruction negatives.
 
@@ -84,12 +84,12 @@ class JudgedNegatives(stages.RunSpec):
     highest: int = Field(default=0, le=0)
 
     def estimate(self, sizes: stages.Sizes) -> stages.Row:
-        """Return an estimate based on the number of queries."""
+        """Estimate the number of queries and the disk space of the run."""
         count = sizes.queries(self.split)
         return stages.Row(count, "queries", disk=count * _JUDGED * 20)
 
     def make(self, context: "stages.StageContext[JudgedNegatives]") -> stages.Facts:
-        """Write the run; scores are negative ranks. Raises DataError if no query has such a document."""
+        """Write the run; scores are negative ranks. Raises DataError if no query has a document judged not relevant."""
         collection = stage_work.open_collection(context.inputs["dataset"])
         qrels, counts = collection.qrels(self.split), {"documents": 0, "queries without documents": 0}
 

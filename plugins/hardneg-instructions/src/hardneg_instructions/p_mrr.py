@@ -27,7 +27,7 @@ class PMrr(Analysis):
     runs: Runs = Field(min_length=1, description="Runs of the queries under both instructions.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """p-MRR of each run and query, with counts. Raises DataError if there is nothing to measure."""
+        """Return each run's p-MRR, mean and by query, with counts. Raises DataError if no query can be measured."""
         less, more = _judged(inputs.qrels())
         if not less:
             ends = f"id suffix {CHANGED} than with {ORIGINAL}"
@@ -39,7 +39,7 @@ class PMrr(Analysis):
             values = {query: _p_mrr(run, query, less[query]) for query in both}
             if not values:
                 raise errors.DataError(
-                    f"p-mrr: {inputs.location(f'runs.{label}')} has no query under both instructions"
+                    f"p-mrr: {inputs.location(f'runs.{label}')} has no query under both instructions; search both"
                 )
             measured[label] = {
                 "p-MRR": sum(values.values()) / len(values),
@@ -57,11 +57,11 @@ class PMrr(Analysis):
         return Table(("run", "p-MRR", "queries", "documents"), rows)
 
     def explain(self, results: Any) -> str:
-        """Return an explanation of the values and of ignored documents."""
+        """Return a paragraph that explains the values and counts ignored documents."""
         more = results["more relevant"]
         return (
-            "The mean over queries of the mean over documents that the changed instruction makes less relevant; above "
-            "0 if they fall, below 0 if they rise, and 0 if no rank changes. The papers multiply it by 100."
+            "The rank change of documents that the changed instruction makes less relevant, averaged per query and "
+            "then over queries: above 0 if they fall, below 0 if they rise, else 0. The papers multiply it by 100."
             + (f" It ignores {more} documents that became more relevant." if more else "")
         )
 

@@ -28,17 +28,17 @@ SUFFIX = "-instruct"
 class Promptriever:
     """Queries with an instruction, positive passages, and passages that answer the query but violate the instruction.
 
-    The columns are those of `samaya-ai/msmarco-w-instructions`: `query_id`, `only_query`, `only_instruction`,
+    The columns are as in `samaya-ai/msmarco-w-instructions`: `query_id`, `only_query`, `only_instruction`,
     `has_instruction`, `positive_passages`, `negative_passages` and `new_negatives`, lists of passages with `docid`,
     `title` and `text`. Positive passages are judged 1, and new negatives, which violate the instruction, 0; negative
     passages are unjudged documents. The id of a passage written by a language model, with an `explanation`, is
-    `DOCID.DIGEST`; that of a query with an instruction is `ID-instruct`.
+    `DOCID.DIGEST`; a query with an instruction has the id `ID-instruct`.
 
     Source: Weller et al., Promptriever: Instruction-Trained Retrievers Can Be Prompted Like Language Models (ICLR
     2025).
 
     Args:
-        source: a Parquet or JSON Lines file, or a folder of files named by split, as `train-00000-of-00052.parquet`.
+        source: a Parquet or JSON Lines file, or a folder of files named by split, like `train-00000-of-00052.parquet`.
         template: the text of a query with an instruction; `{query}` alone omits instructions.
         dev: share of the queries of split `train` to use as split `dev`; equal texts stay together.
         test: share to use as split `test`.
@@ -54,7 +54,7 @@ class Promptriever:
         check_template(self.template)
         if not (self.dev >= 0 and self.test >= 0 and self.dev + self.test < 1):
             shares = f"{self.dev} and {self.test}"
-            raise errors.PluginError(f"dev, test: shares must be at least 0, and below 1 together, not {shares}")
+            raise errors.PluginError(f"dev, test: shares must be at least 0 and sum to less than 1, not {shares}")
 
     def load(self) -> "PromptrieverRows":
         """Return the rows, opened for streaming. Raises DataError if there is no readable file."""
@@ -70,11 +70,11 @@ class Promptriever:
             raise errors.DataError(f"{path}: no data file, such as train.jsonl or train-00000-of-00052.parquet")
         for split, share in (("dev", self.dev), ("test", self.test)):
             if share and (split in by_split or "train" not in by_split):
-                raise errors.DataError(f"{path}: {split}: a share needs split train, and no split {split}; remove it")
+                raise errors.DataError(f"{path}: option {split} needs split train and no split {split}; remove it")
         return PromptrieverRows(by_split, self)
 
     def fingerprint(self) -> str:
-        """Return a digest of the files."""
+        """Return a digest of the loader's version and of its files."""
         files = [path for paths in self.load().files.values() for path in paths]
         return tables_digest("promptriever", self.version, files)
 
@@ -85,7 +85,7 @@ class Promptriever:
 
 @dataclass(frozen=True)
 class PromptrieverRows:
-    """The files of each split."""
+    """A collection read from the files of each split; loader: its options."""
 
     files: dict[str, list[Path]]
     loader: Promptriever
@@ -107,7 +107,7 @@ class PromptrieverRows:
                             raise row.error(f"{column}: document {document.doc_id!r} differs from an earlier row")
 
     def splits(self) -> Sequence[str]:
-        """Return the splits of the files, and those that use a share of `train`."""
+        """Return the splits of the files, and `dev` and `test` if they get a share of `train`."""
         shares = {"dev": self.loader.dev, "test": self.loader.test}
         return [*self.files, *(split for split, share in shares.items() if share)]
 
@@ -120,7 +120,7 @@ class PromptrieverRows:
             yield Query(query_id, instructed(self.loader.template, row.text("only_query"), instruction))
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """Yield relevance 1 for each positive passage, 0 for each passage that violates the instruction."""
+        """Yield judgements: 1 for each positive passage, 0 for each passage that violates the instruction."""
         for query_id, row in self._rows(split):
             positive = {_doc_id(passage): 1 for passage in row.rows(_POSITIVE)}
             ruled_out = {_doc_id(passage): 0 for passage in row.rows(_RULED_OUT)}

@@ -41,18 +41,18 @@ class TableRow(NamedTuple):
         return name
 
     def ids(self, column: str) -> list[str]:
-        """Return the ids in a cell with a list, which may be empty."""
+        """Return the ids in a cell with a list, possibly empty. Raises DataError for an invalid id."""
         return [TableRow(self.path, self.number, {column: value}).id(column) for value in self._list(column)]
 
     def rows(self, column: str) -> list["TableRow"]:
-        """Return the records in a cell with a list, which may be empty."""
+        """Return the records in a cell with a list, possibly empty. Raises DataError for other values."""
         values = self._list(column)
         if not all(isinstance(value, Mapping) for value in values):
             raise self.error(f"column {column!r} must contain a list of records")
         return [TableRow(self.path, self.number, value) for value in values]
 
     def error(self, reason: str) -> errors.DataError:
-        """Return the error for this row."""
+        """Return a DataError with the file and number of this row."""
         return errors.DataError.at(self.path, self.number, reason)
 
     def _list(self, column: str) -> Sequence[Any]:
@@ -63,7 +63,7 @@ class TableRow(NamedTuple):
 
 
 def check_template(template: str) -> None:
-    """Raise PluginError if a template does not contain `{query}`, or has other names than `{instruction}` in braces."""
+    """Raise PluginError if a template does not contain `{query}`, or has names other than `{instruction}` in braces."""
     try:
         written = template.format(query="\0", instruction="")
     except (KeyError, IndexError, ValueError):
@@ -73,7 +73,7 @@ def check_template(template: str) -> None:
 
 
 def instructed(template: str, query: str, instruction: str) -> str:
-    """Return the text of a query with its instruction, or of the query alone."""
+    """Fill a template with a query and its instruction; return the query alone if the instruction is empty."""
     return template.format(query=query, instruction=instruction).strip() if instruction else query
 
 
@@ -90,31 +90,31 @@ def table_files(folder: Path, *names: str) -> list[Path]:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """Return the readable files of a folder, by name."""
+    """Return the Parquet and JSON Lines files in a folder, sorted by name; empty if the folder is missing."""
     paths = folder.iterdir() if folder.is_dir() else ()
     return sorted(path for path in paths if path.name.endswith(_ENDINGS) and not path.name.startswith("."))
 
 
 def read_tables(files: Sequence[Path]) -> Iterator[TableRow]:
-    """Stream the rows of files. Raises DataError for an unreadable file or a line that is not an object."""
+    """Stream the rows of Parquet or JSON Lines files. Raises DataError for an unreadable file or malformed line."""
     for path in files:
         yield from _parquet(path) if path.suffix == ".parquet" else _json_lines(path)
 
 
 def tables_digest(name: str, version: int, files: Sequence[Path], *options: Any) -> str:
-    """Return a digest of the bytes of these files, in their order, and of the options of a loader."""
+    """Return a digest of a loader's name, version and options, and of the names and bytes of its files in order."""
     return stores.digest([name, version, *([path.name, stores.file_digest(path)] for path in files), *options])
 
 
 def count_rows(files: Sequence[Path]) -> int:
-    """Return the number of rows in Parquet metadata; 0 for JSON Lines."""
+    """Return the number of rows in Parquet files, from their metadata; JSON Lines files count as 0."""
     import pyarrow.parquet as pq
 
     return sum(int(pq.read_metadata(path).num_rows) for path in files if path.suffix == ".parquet")
 
 
 def folder_of(source: str, form: str) -> Path:
-    """Return the folder of a loader. Raises DataError if it does not exist."""
+    """Return a loader's source as a folder; form: the loader's name. Raises DataError if it does not exist."""
     if not source:
         raise errors.DataError(f"{form} needs a folder, as in {form}:FOLDER")
     folder = Path(source).expanduser()

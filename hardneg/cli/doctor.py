@@ -33,7 +33,7 @@ def doctor(
     as_json: bool = adaptor.JSON,
     model: str | None = typer.Option(None, "--model", help="Report only on this model."),
 ) -> None:
-    """Report what this machine has and what it means for recipes; fails only if the core cannot work.
+    """Report what this machine has and what that means for recipes; exit with code 1 only if the core cannot work.
 
     Example: hardneg doctor
 

@@ -129,7 +129,7 @@ def doubts(ranks: Mapping[str, Any]) -> Iterator[str]:
 
 def facts(ranks: Mapping[str, Any], documents: int, batch: int) -> str:
     """Return the facts that the rule uses, in words."""
-    beyond = int(intervals.distributions().binom.ppf(0.025, len(ranks["ranks"]), 0.5))  # of its exact 95 % interval
+    beyond = int(intervals.distributions().binom.ppf(0.025, len(ranks["ranks"]), 0.5))  # of its exact 95% interval
     ends = f" [{ranks['ranks'][beyond - 1]:,}, {ranks['ranks'][-beyond]:,}]" if beyond else ""
     first, within = f"the first {ranks['depth']}", percent(ranks["within"][str(ranks["depth"])])
     return (

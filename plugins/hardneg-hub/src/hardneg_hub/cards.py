@@ -211,7 +211,7 @@ def _scores_section(run: RecordedRun, own: Sequence[str], content: Mapping[str, 
     count = max(len(values) for system in own for values in content["per_query"][system].values())
     caption = (
         f"Means over {count:,} {run.queries} of the split `{run.evaluation.split if run.evaluation else ''}` of "
-        f"{run.dataset_title}; in brackets their 95 % confidence intervals over queries."
+        f"{run.dataset_title}; in brackets their 95% confidence intervals over queries."
     )
     if len(content["metrics"]) > len(own):
         caption += f" This model is {' and '.join(own)}; the other rows were measured in the same evaluation."

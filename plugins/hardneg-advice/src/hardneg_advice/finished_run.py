@@ -30,7 +30,7 @@ SAMPLED = 1_000
 
 
 def sample(count: int, purpose: str) -> NDArray[np.int64]:
-    """Return at most `SAMPLED` random numbers below `count`, ascending."""
+    """Return at most `SAMPLED` distinct random numbers below `count`, ascending: int64, the same for each purpose."""
     drawn = runtime.generator(0, "diagnosis", purpose).choice(count, min(count, SAMPLED), replace=False, shuffle=False)
     return np.sort(drawn).astype(np.int64)
 
@@ -59,7 +59,7 @@ class FinishedRun:
 
     @cached_property
     def measured(self) -> metrics_files.Measured:
-        """The evaluation. Raises ArtifactError if it is missing or damaged."""
+        """The evaluation in metrics.json. Raises ArtifactError if the file is missing or damaged."""
         return metrics_files.read_metrics(self.folder / "metrics.json")
 
     def stages(self, *verbs: str) -> list[str]:
@@ -93,7 +93,7 @@ class FinishedRun:
         return str(self.recipe.stages[stage].dataset or DATASET)
 
     def collection(self, maker: str) -> StoredCollection:
-        """Return the collection of a stage. Raises ArtifactError if it is not in the store."""
+        """Return the collection that this stage wrote. Raises ArtifactError if it is not in the store."""
         return StoredCollection.open(self.artifact(maker).path)
 
     def encoder_of(self, index: str) -> str:
@@ -108,10 +108,10 @@ class FinishedRun:
         return [file[row] for row in sample(len(file), "queries").tolist()]
 
     def listed(self, stage: str) -> Iterator[tuple[Negatives, RankedList]]:
-        """Yield the sample with the lists of the first mined run, empty for queries that are not in it.
+        """Yield each sampled query's negatives and its list in the first run mined from, empty if the run has none.
 
         Raises:
-            ArtifactError: the negatives or the run are not in the store, or no run was mined from.
+            ArtifactError: the negatives or the run are not in the store, or the stage does not mine from a run.
         """
         rows, runs = self.mined(stage), list(self.recipe.stages[stage].runs.values())
         if not runs:

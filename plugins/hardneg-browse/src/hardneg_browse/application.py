@@ -60,7 +60,7 @@ class Access:
 
     @property
     def writing(self) -> str:
-        """Token of forms that write, derived from the secret token."""
+        """Token that a form must send to write marks, derived from the secret token."""
         return hmac.new(self.token.encode(), b"write", sha256).hexdigest()
 
     @property
@@ -71,7 +71,7 @@ class Access:
     def refusal(self, request: Request) -> str | None:
         """Return the reason to refuse a request, or None.
 
-        Requests for another host name (DNS rebinding) and forms of another site (by their origin) are refused.
+        Requests for another host name (DNS rebinding) and forms from another site (by their origin) are refused.
         """
         headers, host = request.headers, request.headers.get("host", "")
         if host not in {f"{HOST}:{self.port}", f"localhost:{self.port}"}:

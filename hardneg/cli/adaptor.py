@@ -71,7 +71,7 @@ def complete_named_plugins(context: typer.Context) -> list[str]:
 
 
 def complete_metrics() -> list[str]:
-    """Names of each measure at the usual cutoffs, such as `mrr@10`."""
+    """The metric names of each measure at the usual cutoffs, such as `mrr@10`."""
     return [f"{measure}@{cutoff}" for measure in (*evaluation.metrics.MEASURES, "answer") for cutoff in _CUTOFFS]
 
 

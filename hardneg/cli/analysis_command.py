@@ -122,7 +122,7 @@ class _Field:
         return adaptor.keyword(self.name, default=default, annotation=Annotated[optional, said])
 
     def value(self, given: Any) -> Any:
-        """Convert what the command line gives to the field's value. Raises UsageError if a text has the wrong form."""
+        """Return the field's value from the parsed command line. Raises UsageError if a text has the wrong form."""
         if isinstance(given, list) and self.metrics:
             given = planned_work.metric_names(given)
         if get_origin(self.info.annotation) is not dict:

@@ -33,8 +33,8 @@ _OVERWRITE = keyword("overwrite", default=adaptor.OVERWRITE, annotation=bool)
 class Command:
     """A command that writes a function's result to a folder, or to a gzipped run, and prints its counts.
 
-    shows: the shared options to offer. counts: the facts to print first, each with its singular and plural noun; if
-    given, all other counts but the facts in `unsaid` follow, as skipped items. run: whether the output is a run.
+    shows: the shared options to offer. counts: the facts to print first, each with its singular and plural noun;
+    the other counts, except those in `unsaid`, follow as skipped items. run: whether the output is a run, not a folder.
     """
 
     output: Any = None
@@ -159,7 +159,7 @@ class NegativesCommand(Command):
         return NegativesTarget(*(args[name] for name in _NEGATIVES)).checked()
 
     def write(self, args: Args, result: Any, session: TerminalSession) -> None:
-        """Write the negatives and, if requested, dropped candidates. Raises UsageError if the miner records none."""
+        """Write the negatives and, on request, the dropped candidates. Raises UsageError if the miner records none."""
         target = NegativesTarget(*(args[name] for name in _NEGATIVES))
         counts = {name: count for name, count in result.facts.items() if isinstance(count, int) and count}
         say(f"{counted(counts.pop('queries', 0), 'query')}, {counted(counts.pop('negatives', 0), 'negative')} mined")

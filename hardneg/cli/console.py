@@ -43,7 +43,7 @@ def flags_named(called: Callable[[str], str]) -> Iterator[None]:
 
 @contextmanager
 def stream(name: str) -> Iterator[None]:
-    """Give system errors that name no file, such as for a full disk, the name of the stream."""
+    """Name the stream in system errors that name no file, such as a full disk."""
     try:
         yield
     except OSError as error:

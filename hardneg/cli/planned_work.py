@@ -56,7 +56,7 @@ class TerminalSession(Session):
         tell_once(note)
 
     def begin(self, recipe: Any, reads: Sequence[Path] = ()) -> Any:
-        """Check and reserve the outputs and return the plan; without one, use a temporary store if it is read-only.
+        """Check and reserve the outputs and return the plan; without a plan, replace a read-only store temporarily.
 
         Raises:
             UsageError: the recipe or an output name has mistakes, or an output is an input or an existing file of
@@ -298,7 +298,7 @@ def show_plan(
     until: str | None = None,
     documents: int | None = None,
 ) -> None:
-    """Print the steps of a plan, a warning if the disk is too small, and what must be mended before it can run."""
+    """Print the steps of a plan, a warning if the disk is too small, and what must be fixed before it can run."""
     rows = recipes.estimate(plan, store, until, documents)
     too_large = list(recipes.no_room(rows, free_bytes(store.root)))
     ahead = [*map(str, problems), *(need.missing for need in recipes.packages(plan) if need.missing)]

@@ -128,7 +128,7 @@ class ReportContent:
 
     @property
     def main_tests(self) -> "dict[str, Test]":
-        """By system, its test against the first baseline by the first metric; empty if nothing was compared."""
+        """Each system's test against the first baseline by the first metric; empty if nothing was compared."""
         tests = [each for each in self.tests if each.metric in self.metrics[:1]]
         return {each.system: each for each in tests if each.baseline == tests[0].baseline}
 
@@ -178,7 +178,7 @@ def outcome(test: Test, level: float) -> str:
 
 
 def baseline_marks(report: ReportContent) -> dict[str, str]:
-    """Return a letter for each baseline with a significant difference; an empty one if there is only one such."""
+    """Return a letter for each baseline with a significant difference, empty if there is only one such baseline."""
     named = list(dict.fromkeys(c.baseline for c in report.tests if c.significant(report.level)))
     if len(named) == 1:
         return {named[0]: ""}

@@ -68,7 +68,7 @@ def hardness(
     Returns:
         `queries`, the number of queries with a negative; `negatives`, the number of negatives; and shares: `by_rank`,
         at ranks 1 to 10, 11 to 50, 51 to 200, and deeper or unlisted; `above`, scored above the best positive, among
-        negatives listed with a positive (None: no such); `distinct` documents; `elsewhere`, positives of any query.
+        those listed with a positive, or None; `distinct` documents; `elsewhere`, positives of any query.
     """
     documents = Counter(chain.from_iterable(item.negatives for item in negatives))
     bands, compared, above = np.zeros(len(_BANDS), np.int64), 0, 0

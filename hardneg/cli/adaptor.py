@@ -86,7 +86,7 @@ def keyword(name: str, **facts: Any) -> Parameter:
 
 
 def output(written: str, default: Any = ...) -> Any:
-    """The option `--output`; written: the help text."""
+    """The option `--output`, required unless `default` is given; written: the help text."""
     return typer.Option(default, "--output", "-o", help=written, rich_help_panel=WRITTEN)
 
 

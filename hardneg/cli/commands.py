@@ -192,7 +192,7 @@ def export(
     settings: list[str] = adaptor.SET,
     store: Path | None = adaptor.STORE,
 ) -> None:
-    """Convert negatives between formats; texts are matched to the corpus by content.
+    """Convert negatives between formats; texts are matched to the queries and the corpus by content.
 
     Example: hardneg export --dataset beir:scifact --negatives mined.parquet --from n-tuple --form dpr --output dpr.json
     """
@@ -213,7 +213,7 @@ def export(
 
 
 def commands() -> dict[str, Command]:
-    """The commands of the public functions, by name."""
+    """The commands that run public functions, by name, such as `index build`."""
     queries = {"queries": ("query", "queries")}
     pairs, documents = ("pair scored", "pairs scored"), ("document", "documents")
     not_said = ["depth", "queries in the run"]

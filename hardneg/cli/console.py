@@ -72,7 +72,7 @@ def say_json(content: Any, indent: int | None = None) -> None:
 
 
 def say_answer(content: Any, lines: Iterable[str], as_json: bool) -> None:
-    """Print a result as JSON or as lines."""
+    """Print a result: `content` as JSON, or else the lines."""
     if as_json:
         return say_json(content, indent=1)
     for line in lines:
@@ -94,12 +94,12 @@ def tell_left_out(counts: Mapping[str, int]) -> None:
 
 
 def stderr_console() -> "Console":
-    """A console for messages and progress."""
+    """A console on stderr for messages and progress, which does not wrap lines."""
     return _console(stderr=True, soft_wrap=True)
 
 
 def stdout_console() -> "Console":
-    """A console for results, with one line per table row unless the terminal is too narrow."""
+    """A console on stdout for results, with one line per table row unless the terminal is too narrow."""
     console = _console()
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 1_000
@@ -226,5 +226,5 @@ class Bars:
             )
 
     def note(self, text: str) -> None:
-        """Print one line that stays on the screen."""
+        """Print one indented line on stderr, which stays on the screen."""
         self._console.print(f"    {text}")

@@ -162,7 +162,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Run the command line; HARDNEG_DEBUG=1 shows tracebacks."""
+    """Run the command line; an error ends it with one line or, with HARDNEG_DEBUG=1, a traceback."""
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
     for each in (sys.stdout, sys.stderr):

@@ -52,7 +52,7 @@ class TerminalSession(Session):
     held: ExitStack = field(default_factory=ExitStack)
 
     def tell(self, note: str) -> None:
-        """Print a note on stderr."""
+        """Print a note on stderr, in the first process only."""
         tell_once(note)
 
     def begin(self, recipe: Any, reads: Sequence[Path] = ()) -> Any:
@@ -177,7 +177,7 @@ def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, 
 
 
 def metric_names(texts: Sequence[str]) -> list[str]:
-    """Split comma-separated names of metrics."""
+    """Split texts at commas into names of metrics; empty names are dropped."""
     return [name for text in texts for name in text.split(",") if name]
 
 

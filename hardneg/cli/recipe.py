@@ -31,7 +31,7 @@ SET = typer.Option([], "--set", metavar="PATH=VALUE", help=_ONE)
 
 @app.command("list")
 def list_(as_json: bool = JSON) -> None:
-    """List the recipes that come with hardneg, then those of installed packages.
+    """List the recipes that come with hardneg, then the recipes of installed packages.
 
     Example: hardneg recipe list
     """

@@ -222,7 +222,7 @@ def legend(report: ReportContent) -> list[str]:
 
 
 def outcomes_explained(report: ReportContent) -> str:
-    """Explain the outcomes `equivalent` and `undecided`."""
+    """Return an explanation of the outcomes `equivalent` and `undecided`."""
     return (
         f"Equivalent: TOST rules out a difference of {report.margin:g} or more in either direction, p < "
         f"{report.level:g} after Holm's correction. If no query differs, p is the chance of drawing none that does. "
@@ -255,7 +255,7 @@ def tests_section(report: ReportContent) -> Section:
 
 
 def tests_by_metric(report: ReportContent) -> list[Table]:
-    """Return the tests for a narrow screen: a table for each metric, with only the corrected p values."""
+    """Return tables of the tests for a narrow screen, by metric, with only the corrected p values."""
     columns = {"outcome": ("outcome", ""), "difference": ("difference", ""), "95% interval": ("interval", "")}
     tables = []
     kinds: list[tuple[Sequence[Test], str, str, str]] = [
@@ -330,7 +330,7 @@ _MANY = 50  # with so many judged queries, no more are advised
 
 @dataclass(frozen=True)
 class RecipeRun:
-    """A run of a recipe.
+    """A finished run of a recipe, as far as the next steps depend on it.
 
     folder: the run folder. command: the command that ran the recipe; empty: unknown. model: the name of the start
     model. began: the row of the model from which the featured model was trained; empty: none. diagnosed: whether to

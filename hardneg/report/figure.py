@@ -108,7 +108,7 @@ def _clean(text: str) -> str:
 
 
 def fitted(text: str, most: int = 30) -> str:
-    """Return a name on one line; the middle of a long name is cut, because its ends tell it from others."""
+    """Return a name on one line; a long one loses its middle, because the ends distinguish it from others."""
     text, kept = _clean(text), most - 1
     return text if len(text) <= most else f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
 
@@ -121,7 +121,7 @@ def check_forms(paths: Sequence[Path]) -> None:
 
 
 def plain_axes(axes: Any, title: str, x: str, y: str) -> None:
-    """Set title and labels, two spines and a light grid."""
+    """Set the title and the axis labels, remove the top and right spines, and draw a light grid."""
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_xlabel(x)
     axes.set_ylabel(y)
@@ -193,7 +193,7 @@ def _number(text: str) -> float | None:
 
 
 def measurements(history: History) -> dict[str, Points]:
-    """Return the loss, then each dev metric, by step; rows without a step and other values are omitted."""
+    """Return the points of the loss and of each dev metric, by name; rows without a step are left out."""
     curves: dict[str, Points] = {"loss": []}
     for row in history:
         flat = {**row, **row["dev"]} if isinstance(row.get("dev"), Mapping) else row

@@ -109,7 +109,7 @@ class ByQuery:
 
 
 def query_section(measured: Measured, passages: Passages, system: str = "") -> Section | None:
-    """Return the table of the queries with the largest differences and their passages; None without queries.
+    """Return the section with the queries of the largest differences and their passages; None without queries.
 
     system: the report's subject.
     """
@@ -207,7 +207,7 @@ def _one_line(text: str) -> str:
 
 
 def gains_section(measured: Measured, system: str = "") -> Section | None:
-    """Return each system's counts of queries above and below the baseline, with means; None for one system."""
+    """Return the section with each system's gains and losses by query against the baseline; None for one system."""
     ordered = ByQuery.of(measured, system)
     if ordered.pair is None:
         return None

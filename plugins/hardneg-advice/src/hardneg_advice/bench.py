@@ -297,5 +297,5 @@ class BenchResult:
 
     @property
     def text(self) -> str:
-        """The table, as Markdown."""
+        """The results as Markdown: the content of bench.md."""
         return (self.path / TABLE).read_text("utf-8")

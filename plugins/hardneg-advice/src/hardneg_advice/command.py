@@ -36,7 +36,7 @@ class RecommendCommand(Command):
         yield Parameter("as_json", Parameter.KEYWORD_ONLY, default=_JSON, annotation=bool)
 
     def targets(self, args: Mapping[str, Any]) -> list[stores.Target]:
-        """Return the recipe's file."""
+        """Return the recipe file, the only output."""
         return [stores.Target(args["output"])]
 
     def write(self, args: Mapping[str, Any], result: Any, session: Any) -> None:

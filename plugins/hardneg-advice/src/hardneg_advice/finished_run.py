@@ -46,7 +46,7 @@ class FinishedRun:
 
     @classmethod
     def open(cls, folder: Path, store: stores.Store) -> "FinishedRun":
-        """Open the run in a folder.
+        """Read the lock file of a run folder and check its recipe.
 
         Raises:
             DataError: the folder is not a run folder, or its lock file is damaged.
@@ -63,12 +63,12 @@ class FinishedRun:
         return metrics_files.read_metrics(self.folder / "metrics.json")
 
     def stages(self, *verbs: str) -> list[str]:
-        """Return the stages with these verbs; with several seeds, only the first copy."""
+        """Return the names of the stages with these verbs; of copies for several seeds, only the first."""
         later = {name for copies in self.recipe.copies.values() for name in list(copies.values())[1:]}
         return [name for name, spec in self.recipe.stages.items() if spec.stage in verbs and name not in later]
 
     def copies(self, stage: str) -> list[str]:
-        """Return the copies of a stage, one per seed."""
+        """Return the names of a stage's copies, one per seed, or only its own name if it has none."""
         families = (list(copies.values()) for copies in self.recipe.copies.values())
         return next((names for names in families if stage in names), [stage])
 
@@ -103,7 +103,7 @@ class FinishedRun:
         return maker if maker and (maker == START or trained) else ""
 
     def mined(self, stage: str) -> list[Negatives]:
-        """Return a sample of a stage's negatives. Raises ArtifactError if they are not in the store."""
+        """Return a stage's negatives for a sample of queries. Raises ArtifactError if they are not in the store."""
         file = negatives_files.read_negatives(self.artifact(stage).path / layout.NEGATIVES)
         return [file[row] for row in sample(len(file), "queries").tolist()]
 

@@ -1,4 +1,4 @@
-"""`recommend`: whether to train with mined negatives, decided by short training runs on dev queries, or by a rule."""
+"""`recommend`: whether to train with mined negatives, decided by short runs compared on dev queries, or by a rule."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -220,7 +220,7 @@ class RecommendedNegatives:
         return f"Train with {best}: {how}. {scores}, against {tables.number(rows[SHIPPED]['mean'])} as shipped."
 
     def reasons(self) -> list[str]:
-        """Return the evidence, the rule's advice, and its limits."""
+        """Return sentences on the evidence and the rule's advice and, if it decides, on the rule's limits."""
         arm, reason = self._guess
         queries, said = self.ranks["queries"], f"{ARMS[arm]}. {reason}"
         few = [f"Too few queries to choose on: {queries}; use at least {FEW}."] if queries < FEW else []
@@ -238,7 +238,7 @@ class RecommendedNegatives:
         return {**answer, "trials": self.rows, "ranks": ranks, "documents": self.dataset["documents"]}
 
     def recipe(self, path: Path) -> str:
-        """The text of the recipe for a path; it trains the chosen arm as in the trials."""
+        """Return the recipe as YAML, with the reasons as comments; path: where it will be, for the command in them."""
         trials, rows = self.trials, self.rows
         tested = "test" if self.dataset["splits"].get("test", {}).get("queries") else trials.split
         head = [f"Chosen by `hardneg recommend` on the queries of split {trials.split}", " "]

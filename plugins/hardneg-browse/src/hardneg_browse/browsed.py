@@ -191,7 +191,7 @@ class Browsed:
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
-        """Row number of each query."""
+        """Row number in `search` of each query, by id."""
         return {query_id: position for position, query_id in enumerate(self.search.query_ids)}
 
     def text(self, query_id: str) -> str:

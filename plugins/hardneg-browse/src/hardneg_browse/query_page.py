@@ -326,11 +326,11 @@ class Survey:
         return self.done >= self.total
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the pass in a background thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread and wait for it."""
+        """Stop the pass and wait for its thread."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -54,7 +54,7 @@ class BrowsePage:
             thread.join()
 
     def close(self) -> None:
-        """Stop the server."""
+        """Stop the server and remove its temporary files."""
         self._held.close()
 
     def __enter__(self) -> "BrowsePage":

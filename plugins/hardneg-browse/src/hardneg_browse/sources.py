@@ -113,7 +113,7 @@ def _is_run_of(item: Any, split: str) -> bool:
 
 
 def with_others(sources: BrowseSources, runs: Sequence[Path] = (), dropped: Path | None = None) -> BrowseSources:
-    """Add runs and a file of dropped candidates.
+    """Return the sources with more runs and with a file of candidates dropped for the first negatives.
 
     Raises:
         UsageError: a file is not a run, two have the same name, or there are no negatives for `dropped`.
@@ -157,7 +157,7 @@ def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, session
 
 
 def mined_sources(mined: Any) -> BrowseSources:
-    """Find the files of a result of `hardneg.mine`; marks are saved in the current folder."""
+    """Return the sources of a result of `hardneg.mine`; marks are saved in the current folder."""
     dropped = {mined.name: mined.folder / layout.DROPPED} if (mined.folder / layout.DROPPED).is_file() else {}
     return BrowseSources(
         mined.name,
@@ -186,7 +186,7 @@ class Marks:
             )
 
     def of(self, query_id: str) -> frozenset[str]:
-        """Return the documents marked for a query."""
+        """Return the documents marked as relevant to a query."""
         return frozenset(doc_id for doc_id, relevance in self._known.get(query_id, {}).items() if relevance > 0)
 
     def all(self) -> list[tuple[str, str]]:

@@ -30,7 +30,7 @@ class RecordedRun:
 
     @classmethod
     def open(cls, folder: Path, store: stores.Store) -> "RecordedRun":
-        """Read the lock file of a run folder. Raises DataError for other files."""
+        """Read the lock file of a run folder. Raises DataError if it is missing or damaged."""
         lock, recipe = recipes.read_lock(folder), None
         with suppress(errors.HardnegError):
             recipe = recipes.check_recipe(lock["tree"], Path(f"{lock['recipe']}.yaml"), lock["preset"])

@@ -38,7 +38,7 @@ class Upload:
 
     @property
     def card(self) -> str:
-        """The text of the card."""
+        """The text of the card, README.md."""
         card = self.files[CARD]
         return (card if isinstance(card, bytes) else card.read_bytes()).decode()
 
@@ -101,7 +101,7 @@ def check_unchanged(folder: Path, noted: Mapping[str, str]) -> None:
 
 
 def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) -> dict[str, Path]:
-    """Files of a folder to upload, without its card and pickles; skipped files are added to `notes`.
+    """The files of a folder that `taken` accepts, except its card and pickles; skipped files are added to `notes`.
 
     Raises DataError for a link out of the folder.
     """

@@ -27,17 +27,17 @@ _CUTOFFS = (5, 10, 20, 100, 1000)
 
 
 def complete_recipes() -> list[str]:
-    """Recipe names; the shell completes files."""
+    """The names of the installed recipes; the shell completes the paths of recipe files."""
     return recipes.named_recipes()
 
 
 def complete_presets(context: typer.Context) -> list[str]:
-    """The presets of the recipe named on the command line."""
+    """The presets of the recipe on the command line; empty if it cannot be read."""
     return _of_recipe(context, lambda source: list(recipes.preset_names(source)))
 
 
 def complete_stages(context: typer.Context) -> list[str]:
-    """The stages of the recipe and preset named on the command line."""
+    """`dataset` and the stages of the recipe and preset on the command line; empty if they cannot be read."""
     preset = context.params.get("preset")
     return _of_recipe(
         context, lambda source: ["dataset", *(recipes.expand(source, preset, ()).tree.get("stages") or ())]
@@ -55,7 +55,7 @@ def _of_recipe(context: typer.Context, read: Callable[[Any], list[str]]) -> list
 
 
 def complete_plugins(kind: str) -> Callable[[], list[str]]:
-    """A completer for the installed plugins of a kind."""
+    """A completer that returns the names of the installed plugins of a kind."""
     return lambda: [plugin.name for plugin in list_plugins(kind)]
 
 
@@ -65,18 +65,18 @@ def complete_kinds() -> list[str]:
 
 
 def complete_named_plugins(context: typer.Context) -> list[str]:
-    """The plugins of the kind named on the command line."""
+    """The names of the installed plugins of the kind given on the command line."""
     kind = context.params.get("kind") or ""
     return complete_plugins(SINGULARS.get(kind, kind))()
 
 
 def complete_metrics() -> list[str]:
-    """Metrics at the usual cutoffs."""
+    """The metric names of each measure at the usual cutoffs, such as `mrr@10`."""
     return [f"{measure}@{cutoff}" for measure in (*evaluation.metrics.MEASURES, "answer") for cutoff in _CUTOFFS]
 
 
 def complete_words(*known: str) -> Callable[[], list[str]]:
-    """A completer for the given words."""
+    """A completer that returns the given words."""
     return lambda: list(known)
 
 
@@ -86,22 +86,22 @@ def keyword(name: str, **facts: Any) -> Parameter:
 
 
 def output(written: str, default: Any = ...) -> Any:
-    """The option `--output`; written: the help text."""
+    """The option `--output`, required unless `default` is given; written: the help text."""
     return typer.Option(default, "--output", "-o", help=written, rich_help_panel=WRITTEN)
 
 
 def key_values(meaning: str, panel: str | None = None) -> Any:
-    """A repeatable option KEY=VALUE; meaning: the help text; panel: the group of the option in the help."""
+    """A repeatable option KEY=VALUE; meaning: the help text; panel: the heading above it in the help."""
     return typer.Option([], metavar="KEY=VALUE", help=meaning, rich_help_panel=panel)
 
 
 def flag(argument: Arg) -> str:
-    """Return the name of an argument on the command line."""
+    """Return the command-line name of an argument: its flag or, for a positional argument, its placeholder."""
     return argument.metavar if argument.operand else f"--{argument.flag or argument.name.replace('_', '-')}"
 
 
 def plain_flag(name: str) -> str:
-    """Return the name of a shared argument on the command line, or the default name of another argument."""
+    """Return the command-line name of a shared argument; any other name becomes a flag, such as `--as-json`."""
     return flag(SHARED[name] if name in SHARED else Arg("", name=name))
 
 
@@ -112,7 +112,7 @@ def flag_of(function: Callable[..., Any]) -> Callable[[str], str]:
 
 
 def option_of(argument: Arg, *default: Any) -> Any:
-    """The typer option for an argument; default: for options that are not declared in an annotation."""
+    """The typer option or positional argument; default: its default value, if no `Annotated` type declares it."""
     if argument.operand:
         return typer.Argument(metavar=argument.metavar, help=argument.help)
     completed = complete_words(*argument.words) if argument.words else None
@@ -162,7 +162,7 @@ def text_of(function: Callable[..., Any]) -> str:
 def shaped(
     function: Callable[..., None], parameters: Sequence[Parameter], text: str, called: Callable[[str], str] = plain_flag
 ) -> Callable[..., None]:
-    """Wrap a function for typer with options and a help text; errors refer to arguments by their flags."""
+    """Wrap a function for typer with options and a help text; errors use the names that `called` returns."""
 
     function.__doc__, function.__name__ = text, function.__name__.lstrip("_")
     run = console.flags_named(called)(function)
@@ -172,14 +172,14 @@ def shaped(
 
 
 def click_command(name: str, run: Callable[..., None]) -> Any:
-    """The click command of a function."""
+    """Convert a function with typer options to a click command of this name."""
     app = typer.Typer(add_completion=False)
     app.command(name)(run)
     return typer.main.get_command(app)
 
 
 def parameters(arguments: Mapping[str, Arg]) -> Iterator[Parameter]:
-    """Yield the options for these arguments; a single `--option`, placed after the first plugin, serves all plugins."""
+    """Yield the options for these arguments, and after the first plugin one `--option` that serves all plugins."""
     seen = set[str]()
     for each in arguments.values():
         yield parameter(each)
@@ -191,7 +191,7 @@ def parameters(arguments: Mapping[str, Arg]) -> Iterator[Parameter]:
 
 
 def parameter(each: Arg) -> Parameter:
-    """The command-line parameter for an argument."""
+    """The keyword-only parameter that declares an argument for typer; it is optional if the argument has a default."""
     form, said = list[str] if get_origin(each.cli) is dict else each.cli, option_of(each)
     if each.default is REQUIRED:
         return keyword(each.name, annotation=Annotated[form, said])

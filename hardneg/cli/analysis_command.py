@@ -34,7 +34,7 @@ _OUTPUTS = (
 
 
 def command_of(chosen: type[Analysis]) -> Any:
-    """The click command for an analysis."""
+    """The click command that runs an analysis, with options for its fields, its other inputs and its outputs."""
     of_stages = "stages" in chosen.asks
     fields = {name: _Field(name, info, of_stages) for name, info in chosen.model_fields.items()}
 
@@ -101,7 +101,7 @@ class _Field:
         self.metrics = known_metric in [getattr(each, "func", None) for each in self.marks]
 
     def parameter(self) -> Parameter:
-        """The option or argument."""
+        """The command-line parameter: an argument if the field is marked as one, else an option."""
         info, mark, form = self.info, self.mark, _form(self.info.annotation)
         required = info.is_required() and not self.of_stages
         if self.refers and not (self.of_stages or mark.placed or (mark.metavar and not mark.argument)):
@@ -122,7 +122,7 @@ class _Field:
         return adaptor.keyword(self.name, default=default, annotation=Annotated[optional, said])
 
     def value(self, given: Any) -> Any:
-        """The field's value from the command line."""
+        """Return the field's value from the parsed command line. Raises UsageError if a text has the wrong form."""
         if isinstance(given, list) and self.metrics:
             given = planned_work.metric_names(given)
         if get_origin(self.info.annotation) is not dict:

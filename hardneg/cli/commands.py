@@ -33,8 +33,8 @@ _OVERWRITE = keyword("overwrite", default=adaptor.OVERWRITE, annotation=bool)
 class Command:
     """A command that writes a function's result to a folder, or to a gzipped run, and prints its counts.
 
-    shows: the shared options that the command offers. counts: facts to print first, each with a singular and a plural
-    noun. All other counts are then listed as skipped items, except those in `unsaid`.
+    shows: the shared options to offer. counts: the facts to print first, each with its singular and plural noun;
+    the other counts, except those in `unsaid`, follow as skipped items. run: whether the output is a run, not a folder.
     """
 
     output: Any = None
@@ -51,12 +51,12 @@ class Command:
         self.arguments = adaptor.shown(function, shows)
 
     def options(self) -> Iterator[Parameter]:
-        """Options for the output."""
+        """Yield the options `--output` and `--overwrite`."""
         written = "The run to write, NAME.trec.gz." if self.run else "The folder to write."
         yield from (keyword("output", default=self.output or adaptor.output(written), annotation=Path), _OVERWRITE)
 
     def targets(self, args: Args) -> list[Target]:
-        """The output files. Raises UsageError if a file name does not match its content."""
+        """The output path, as one target. Raises UsageError if the name of a run does not end in .gz."""
         if self.run and args["output"].suffix != ".gz":
             raise errors.UsageError(f"{args['output']}: runs are written gzipped; use a name that ends in .trec.gz")
         return [Target(args["output"], folder=not self.run)]
@@ -79,7 +79,7 @@ class Command:
             tell_left_out({name: count for name, count in left.items() if isinstance(count, int)})
 
     def command(self, name: str) -> Callable[..., None]:
-        """Return the function for typer: all processes compute the result; the first process writes and prints it."""
+        """Return the function for typer; every process computes the result, and the first one writes and prints it."""
 
         def run(**args: Any) -> None:
             given, engine = values(self.arguments, args), (args.get("engine"), args.get("engine_option"))
@@ -103,10 +103,10 @@ def _written(default: Any, flag: str, meaning: str, **more: Any) -> Any:
 
 _DONE = adaptor.complete_words(*form_names.NAMES)
 _FORM = _written("n-tuple", "--form", f"The format: {', '.join(form_names.NAMES)}.", autocompletion=_DONE)
-_CORPUS = _written(None, "--corpus-output", "For tevatron-v2: also write the corpus to this file.")
+_CORPUS = _written(None, "--corpus-output", "Only for tevatron-v2, and required: the .jsonl file for the corpus.")
 _NEGATIVES: dict[str, tuple[Any, Any]] = {
     "form": (_FORM, str),
-    "count": (_written(8, "--count", "Number of negatives to write per query, in order.", min=1), int),
+    "count": (_written(8, "--count", "Number of negatives to write per query, starting with the first.", min=1), int),
     "output": (_FILE, Path),
     "scores": (_written(False, "--scores", "Also write the scores, if the form has a field for them."), bool),
     "corpus": (_CORPUS, Path | None),
@@ -136,7 +136,7 @@ class NegativesTarget(NamedTuple):
         return [Target(path) for path in (self.output, self.corpus, self.dropped) if path is not None]
 
     def write(self, mined: results.MinedNegatives) -> None:
-        """Write the negatives and print the counts of skipped items."""
+        """Write the negatives and, if requested, the corpus, and print the counts of rows and skipped items."""
         counts = dict(mined.write_form(self.output, self.form, self.negatives, self.scores))
         say(f"{self.output}: {counted(counts.pop('rows'), 'row')}, form {self.form}")
         tell_left_out(counts)
@@ -149,17 +149,17 @@ class NegativesCommand(Command):
     """A command that writes negatives in the format of a training program, and optionally the dropped candidates."""
 
     def options(self) -> Iterator[Parameter]:
-        """Options for the format and the outputs."""
+        """Yield the options for the format, the number of negatives and the outputs."""
         for name, (default, annotation) in _NEGATIVES.items():
             yield keyword(name, default=default, annotation=annotation)
         yield _OVERWRITE
 
     def targets(self, args: Args) -> list[Target]:
-        """The output files."""
+        """The output files. Raises UsageError if the form and the files do not match."""
         return NegativesTarget(*(args[name] for name in _NEGATIVES)).checked()
 
     def write(self, args: Args, result: Any, session: TerminalSession) -> None:
-        """Write the negatives and print counts."""
+        """Write the negatives and, on request, the dropped candidates. Raises UsageError if the miner records none."""
         target = NegativesTarget(*(args[name] for name in _NEGATIVES))
         counts = {name: count for name, count in result.facts.items() if isinstance(count, int) and count}
         say(f"{counted(counts.pop('queries', 0), 'query')}, {counted(counts.pop('negatives', 0), 'negative')} mined")
@@ -179,11 +179,11 @@ class NegativesCommand(Command):
 
 def export(
     dataset: str = typer.Option(
-        ..., help="The dataset of the negatives.", autocompletion=adaptor.complete_plugins("datasets")
+        ..., help="The dataset with the queries and the corpus.", autocompletion=adaptor.complete_plugins("datasets")
     ),
     negatives: Path = typer.Option(..., help="The file of negatives to read."),
-    source_form: str = typer.Option(form_names.OWN, "--from", help="Its format, as in --form.", autocompletion=_DONE),
-    split: str = typer.Option("train", help="Split of the queries."),
+    source_form: str = typer.Option(form_names.OWN, "--from", help="Input format, as in --form.", autocompletion=_DONE),
+    split: str = typer.Option("train", help="The split with the queries."),
     form: str = _FORM,
     count: int | None = _written(None, "--count", "Number of negatives to write per query; default: all.", min=1),
     output: Path = _FILE,
@@ -192,7 +192,7 @@ def export(
     settings: list[str] = adaptor.SET,
     store: Path | None = adaptor.STORE,
 ) -> None:
-    """Convert negatives between formats; texts are matched to the corpus by content.
+    """Convert negatives between formats; texts are matched to the queries and the corpus by content.
 
     Example: hardneg export --dataset beir:scifact --negatives mined.parquet --from n-tuple --form dpr --output dpr.json
     """
@@ -213,7 +213,7 @@ def export(
 
 
 def commands() -> dict[str, Command]:
-    """The commands of the public functions, by name."""
+    """The commands that run public functions, by name, such as `index build`."""
     queries = {"queries": ("query", "queries")}
     pairs, documents = ("pair scored", "pairs scored"), ("document", "documents")
     not_said = ["depth", "queries in the run"]
@@ -261,7 +261,7 @@ def import_(
 
 def pyserini(
     folder: Path = typer.Argument(help="A run folder or an index folder.", show_default=False),
-    model: str | None = typer.Option(None, "--model", help="The model of the index, if it is outside a run folder."),
+    model: str | None = typer.Option(None, "--model", help="The model of an index that is outside a run folder."),
     option: list[str] = typer.Option(
         [], "--option", metavar="KEY=VALUE", help="An option the index was built with, such as scale=51.2 or k1=1.2."
     ),
@@ -332,7 +332,7 @@ def _report(**args: Any) -> None:
     of_folder = folder is not None and not args["runs"] and args["output"] is None
     of_runs = folder is None and args["runs"] and (args["output"] is not None or not pages)
     if not (of_folder or of_runs):
-        raise errors.UsageError("report: give a RUNFOLDER, or {runs} and {output}", "runs", "output")
+        raise errors.UsageError("report: give a RUNFOLDER alone, or {runs} and, for pages, {output}", "runs", "output")
     if folder is not None:
         found = evaluation.metrics_json.read_metrics(folder / layout.METRICS)
         tree = recipes.read_lock(folder)["tree"] if (folder / layout.LOCK).exists() else {}
@@ -370,11 +370,11 @@ def _report(**args: Any) -> None:
 
 
 _FIRST = replace(ARGUMENTS["baselines"], help="Compare with this run, given by its file name; default: the first.")
-_ABOUT = typer.Option("", "--about", help="The run that the page describes; default: the one with the highest mean.")
+_ABOUT = typer.Option("", "--about", help="The run that the page describes; default: the run with the highest mean.")
 _TITLE = typer.Option("", "--title", help="The title of the page or table; default: the folder's name, or Results.")
 _OUTPUT = adaptor.output("The folder to write; existing report.* and queries.tsv are replaced.", None)
 _RUNFOLDER = typer.Argument(
-    None, metavar="RUNFOLDER", help="The run folder of a finished recipe, instead of runs.", exists=True
+    None, metavar="RUNFOLDER", help="The run folder of a finished recipe, instead of run files.", exists=True
 )
 _FORMAT = typer.Option("pages", "--format", help="The output format.")
 _REPORT_OPTIONS = [

@@ -26,13 +26,13 @@ _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u
 
 
 def visible(text: str) -> str:
-    r"""The text with control characters escaped, such as `\x1b`."""
+    r"""The text with control characters, bidirectional overrides and surrogates escaped, such as `\x1b`."""
     return _STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 @contextmanager
 def flags_named(called: Callable[[str], str]) -> Iterator[None]:
-    """Show arguments in errors by their command-line flags, unless an error already has its own."""
+    """Show arguments in errors by their command-line flags, unless the error already has names for them."""
     try:
         yield
     except HardnegError as error:
@@ -43,7 +43,7 @@ def flags_named(called: Callable[[str], str]) -> Iterator[None]:
 
 @contextmanager
 def stream(name: str) -> Iterator[None]:
-    """Add the name of the stream to system errors, such as a full disk."""
+    """Name the stream in system errors that name no file, such as a full disk."""
     try:
         yield
     except OSError as error:
@@ -53,7 +53,7 @@ def stream(name: str) -> Iterator[None]:
 
 
 def say(text: object = "", err: bool = False, nl: bool = True) -> None:
-    """Print one text; err: whether to print it on stderr."""
+    """Print text on stdout; err: on stderr instead; nl: whether to end with a newline."""
     with stream("standard error" if err else "standard output"):
         typer.echo(visible(str(text)), err=err, nl=nl)  # noqa: TID251
 
@@ -65,14 +65,14 @@ def say_next(steps: Iterable[tuple[str, str]]) -> None:
 
 
 def say_json(content: Any, indent: int | None = None) -> None:
-    """Print JSON; control characters are escaped as JSON does, so it parses to the same content."""
+    """Print JSON with control characters escaped as in JSON strings, so that it parses to the same content."""
     text = json.dumps(content, indent=indent, ensure_ascii="utf" not in sys.stdout.encoding.lower(), allow_nan=False)
     with stream("standard output"):
         typer.echo(_STEERING.sub(lambda match: f"\\u{ord(match[0]):04x}", text) if _STEERING.search(text) else text)  # noqa: TID251
 
 
 def say_answer(content: Any, lines: Iterable[str], as_json: bool) -> None:
-    """Print a result as JSON or as lines."""
+    """Print a result: `content` as JSON, or else the lines."""
     if as_json:
         return say_json(content, indent=1)
     for line in lines:
@@ -87,19 +87,19 @@ def aligned(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def tell_left_out(counts: Mapping[str, int]) -> None:
-    """Print the count of each reason, one line per reason."""
+    """Print the number of items left out for each reason, one line per reason with a number above 0."""
     for reason, count in counts.items():
         if count:
             say(f"  {reason}: {count}")
 
 
 def stderr_console() -> "Console":
-    """A console for messages and progress."""
+    """A console on stderr for messages and progress, which does not wrap lines."""
     return _console(stderr=True, soft_wrap=True)
 
 
 def stdout_console() -> "Console":
-    """A console for results, with one line per table row unless the terminal is too narrow."""
+    """A console on stdout for results, with one line per table row unless the terminal is too narrow."""
     console = _console()
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 1_000
@@ -197,7 +197,7 @@ class Bars:
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Any]:
-        """A bar that disappears when the task ends, or lines that stay."""
+        """Yield a bar that disappears when the task ends or, outside a terminal, prints lines; done: finished items."""
         if not self._console.is_terminal:
             with self._lines.task(title, total, unit, done) as bar:
                 yield bar
@@ -226,5 +226,5 @@ class Bars:
             )
 
     def note(self, text: str) -> None:
-        """Print one line that stays on the screen."""
+        """Print one indented line on stderr, which stays on the screen."""
         self._console.print(f"    {text}")

@@ -20,7 +20,7 @@ _GIB = 1 << 30
 
 
 class Finding(NamedTuple):
-    """The result of one check; the state `broken` means that the core cannot work."""
+    """The result of one check: what it found and what that means; `broken`: the core cannot work."""
 
     subject: str
     state: Literal["ok", "note", "missing", "broken"]
@@ -33,7 +33,7 @@ def doctor(
     as_json: bool = adaptor.JSON,
     model: str | None = typer.Option(None, "--model", help="Report only on this model."),
 ) -> None:
-    """Report what this machine has and what it means for recipes; fails only if the core cannot work.
+    """Report what this machine has and what that means for recipes; exit with code 1 only if the core cannot work.
 
     Example: hardneg doctor
 
@@ -101,7 +101,7 @@ def _memory() -> Finding:
 
 
 def memory() -> tuple[int, int]:
-    """Total and available bytes of memory, within the limits of the control group."""
+    """The total and the available memory in bytes, within the limit of the control group."""
     import psutil
 
     in_use = psutil.virtual_memory()

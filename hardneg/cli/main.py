@@ -1,4 +1,4 @@
-"""The `hardneg` command: its groups, and errors reported as one line and an exit code."""
+"""The `hardneg` command: its groups of commands, and its report of an error: one line and an exit code."""
 
 import errno
 import os
@@ -29,16 +29,16 @@ EXIT_CODES = (
 _ROOM = {
     errno.ENOSPC: "the disk is full; free some space and run again",
     errno.EDQUOT: "the disk quota is used up; free some space and run again",
-    errno.EFBIG: "the file exceeds the size limit (ulimit -f); raise it and run again",
+    errno.EFBIG: "the file exceeds the size limit (ulimit -f); raise the limit and run again",
     errno.EROFS: "the disk is read-only; write elsewhere",
 }
 _CLOSED = (errno.EACCES, errno.EPERM)
 
 
 class PackageGroup(TyperGroup):
-    """A command group with the commands of installed packages, which reports the package of a missing command.
+    """A command group that includes the commands of installed packages; for a missing command, errors name its package.
 
-    An entry point of two words, such as `recipe verify`, is a command in that group. The help imports no package.
+    An entry point of two words, such as `recipe verify`, belongs to the group `recipe`. The help imports no package.
     """
 
     kind, panel = "apps", "From installed packages"
@@ -46,19 +46,19 @@ class PackageGroup(TyperGroup):
     _helping = False
 
     def made(self, point: "EntryPoint") -> Any:
-        """The command of an entry point."""
+        """Load the command of an entry point. Raises PluginError if it cannot be imported."""
         try:
             return adaptor.click_command(point.name.rpartition(" ")[2], point.load())
         except ImportError as error:
             raise PluginError(f"the command {point.name!r} ({point.value}) cannot be imported ({error})") from error
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of the built-in commands, followed by the commands of packages."""
+        """The names of the built-in commands, followed by the sorted names of commands from packages."""
         own = super().list_commands(ctx)
         return [*own, *sorted({*self._brought()} - {*own})]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command, or, for the help, a stub with the command's summary."""
+        """The command, or None if it is unknown; for the help, a package's command is a stub with a summary."""
         if cmd_name in self.commands or cmd_name not in (brought := self._brought()):
             return super().get_command(ctx, cmd_name)
         point = brought[cmd_name]
@@ -68,7 +68,7 @@ class PackageGroup(TyperGroup):
         return TyperCommand(cmd_name, callback=None, help=summary, rich_help_panel=self.panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The requested command; an unknown name raises an error that suggests similar names, also from packages."""
+        """Return the name, command and arguments; the error for an unknown name gives its package or similar names."""
         known = (args[:1] and (args[0] in self.commands or args[0].startswith("-"))) or ctx.resilient_parsing
         if args and not known and args[0] not in (own := self.list_commands(ctx)):
             if where := not_installed(self.kind, self._within() + args[0]):
@@ -99,7 +99,7 @@ class _Analyses(PackageGroup):
     kind, panel, lacking = "analyses", "Analyses", PluginError
 
     def made(self, point: "EntryPoint") -> Any:
-        """The click command for an analysis."""
+        """The click command for an analysis, with options for its fields."""
         from hardneg.cli.analysis_command import command_of
 
         return command_of(load_plugin("analyses", point.name))
@@ -162,7 +162,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Run the command line; HARDNEG_DEBUG=1 shows tracebacks."""
+    """Run the command line; an error ends it with one line or, with HARDNEG_DEBUG=1, a traceback."""
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
     for each in (sys.stdout, sys.stderr):

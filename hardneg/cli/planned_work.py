@@ -41,8 +41,8 @@ _GRACE = 5.0
 class TerminalSession(Session):
     """The session of a command.
 
-    command: the command's name. targets: returns the outputs, or raises UsageError. plans: 1 to show the steps without
-    making anything, 2 to show them as JSON. held: closed when the command ends.
+    command: the command's name. targets: returns the outputs, or raises UsageError. plans: 0 to run the steps, 1 to
+    only show them, 2 to show them as JSON. held: contexts that are closed when the command ends.
     """
 
     command: str = ""
@@ -52,11 +52,11 @@ class TerminalSession(Session):
     held: ExitStack = field(default_factory=ExitStack)
 
     def tell(self, note: str) -> None:
-        """Print a note on stderr."""
+        """Print a note on stderr, in the first process only."""
         tell_once(note)
 
     def begin(self, recipe: Any, reads: Sequence[Path] = ()) -> Any:
-        """Check the outputs and return the plan; without a plan, use a temporary store if the store is read-only.
+        """Check and reserve the outputs and return the plan; without a plan, replace a read-only store temporarily.
 
         Raises:
             UsageError: the recipe or an output name has mistakes, or an output is an input or an existing file of
@@ -88,7 +88,7 @@ class TerminalSession(Session):
         return plan
 
     def make(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
-        """Make or reuse the artifacts of all steps, or up to one, and print a line per step; every process calls this.
+        """Make or reuse the artifact of each step (up to `until`), and print a line per step; every process calls this.
 
         Raises:
             UsageError: this process sees different files than the first process.
@@ -141,8 +141,8 @@ def opened(
     """Open a session; None means the default store, device or engine. options: engine options as KEY=VALUE.
 
     Raises:
-        PluginError: the engine does not exist, or does not have one of the options.
-        UsageError: the device does not exist, or several processes use an engine that is not the built-in one.
+        PluginError: the engine does not exist, or has no such option.
+        UsageError: the device does not exist, or there are several processes and the engine is not the built-in one.
     """
     if device is not None:
         check_device(device)
@@ -177,7 +177,7 @@ def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, 
 
 
 def metric_names(texts: Sequence[str]) -> list[str]:
-    """Split comma-separated names of metrics."""
+    """Split texts at commas into names of metrics; empty names are dropped."""
     return [name for text in texts for name in text.split(",") if name]
 
 
@@ -247,14 +247,14 @@ def free_bytes(path: Path) -> int:
 
 
 def own_device(here: World, device: str | None) -> str:
-    """`cpu`, or the GPU of this process. Raises UsageError for too few GPUs, or if a specific GPU is requested."""
+    """`cpu`, or this process's own GPU. Raises UsageError if there are too few GPUs or `device` is a specific GPU."""
     import torch
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device == "cpu":
         return device
     if device != "cuda":
-        raise UsageError(f"--device {device}: with several processes, use `cpu`, or `cuda` with one GPU each")
+        raise UsageError(f"--device {device}: with several processes, use `cpu`, or `cuda` with one GPU per process")
     if (gpu := distributed.gpu_of(here)) is None:
         there = f"{torch.cuda.device_count()} GPUs; start one process per GPU, or use --device cpu"
         raise UsageError(f"{here.local_size} processes on a machine with {there}")
@@ -298,7 +298,7 @@ def show_plan(
     until: str | None = None,
     documents: int | None = None,
 ) -> None:
-    """Print the steps of a plan, any lack of disk space, and everything that must be installed first."""
+    """Print the steps of a plan, a warning if the disk is too small, and what must be fixed before it can run."""
     rows = recipes.estimate(plan, store, until, documents)
     too_large = list(recipes.no_room(rows, free_bytes(store.root)))
     ahead = [*map(str, problems), *(need.missing for need in recipes.packages(plan) if need.missing)]

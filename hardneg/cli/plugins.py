@@ -34,7 +34,7 @@ _WRITTEN = {"dataset": "datasets", "loss": "losses", "miner": "miners", "stage":
 
 @app.command("list")
 def list_(
-    kind: str = typer.Argument("", metavar="[KIND]", help="One kind only.", autocompletion=adaptor.complete_kinds),
+    kind: str = typer.Argument("", metavar="[KIND]", help="Only this kind.", autocompletion=adaptor.complete_kinds),
     as_json: bool = JSON,
 ) -> None:
     """List the installed plugins without importing them.
@@ -66,7 +66,7 @@ def show(
     origin = next(item for item in list_plugins(kind) if item.name == name)
     console.say(f"{name}  ({kind}, version {plugin.version})")
     options = registry.plugin_options(plugin)
-    console.say(f"\n{registry.plugin_text(plugin)}\n\n{'Options:' if options else 'It has no options.'}")
+    console.say(f"\n{registry.plugin_text(plugin)}\n\n{'Options:' if options else 'No options.'}")
     for option in options:
         default = f" = {option['default']}" if option["default"] else " (required)"
         console.say(f"  {option['name']}: {option['type']}{default}")
@@ -101,14 +101,14 @@ def write_package(kind: str, name: str, folder: Path) -> list[Path]:
     """
     kind, others = kind_of(kind), list_plugins(kind_of(kind))
     if kind not in _WRITTEN.values():
-        known = f"{', '.join(_WRITTEN)}; for other kinds, see the page `Write a plugin`"
+        known = f"{', '.join(_WRITTEN)}; for other kinds, see `Write a plugin` in the documentation"
         raise UsageError(f"no template for {kind}; available: {known}")
     singular = next(one for one, many in _WRITTEN.items() if many == kind)
     if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         form = f"use lower-case letters, digits and single hyphens, and no Python keyword, as in 'my-{singular}'"
         raise UsageError(f"{name!r} is not a valid plugin name; {form}")
     if claimed := {plugin.package for plugin in others if plugin.name == name} - {f"hardneg-{name}"}:
-        raise UsageError(f"{name!r}: {', '.join(sorted(claimed))} has a {singular} with this name; choose another")
+        raise UsageError(f"{name!r}: {', '.join(sorted(claimed))} has a {singular} with this name; choose another name")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder}: exists and is not an empty folder; choose another with --output")
     module, cls = name.replace("-", "_"), "".join(part.capitalize() for part in name.split("-"))

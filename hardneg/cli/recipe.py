@@ -21,7 +21,7 @@ from hardneg.store import artifacts, outputs, pack as packing, replace_text
 app = typer.Typer(help="List, plan, run and verify recipes: pipelines to a tested result.", no_args_is_help=True)
 
 NAME = typer.Argument(help="A recipe's name, or the path of a recipe file.", autocompletion=adaptor.complete_recipes)
-_PRESETS = "`demo` (the default: minutes, no network), `paper`, or another preset of the recipe."
+_PRESETS = "`demo` (the default; takes minutes, needs no network), `paper`, or another preset of the recipe."
 PRESET = typer.Option(None, "--preset", "-p", help=_PRESETS, autocompletion=adaptor.complete_presets)
 _MANY = "Plan for N documents, such as 1e9, as if the store were empty."
 _AGAIN = "Rerun this stage and all stages that depend on it."
@@ -31,7 +31,7 @@ SET = typer.Option([], "--set", metavar="PATH=VALUE", help=_ONE)
 
 @app.command("list")
 def list_(as_json: bool = JSON) -> None:
-    """List the recipes that come with hardneg, then those of installed packages.
+    """List the recipes that come with hardneg, then the recipes of installed packages.
 
     Example: hardneg recipe list
     """
@@ -43,9 +43,9 @@ def list_(as_json: bool = JSON) -> None:
 
 @app.command()
 def show(name: str = NAME, preset: str | None = PRESET, settings: list[str] = SET) -> None:
-    """Print a recipe, to save to a file, change, and run by its path.
+    """Print a recipe, so that you can save it to a file, change it, and run it by its path.
 
-    A self-contained file is printed unchanged; other recipes are printed as the plain stages of a preset.
+    A self-contained recipe is printed unchanged; any other is expanded to the plain stages of one preset.
 
     Example: hardneg recipe show star-passage --preset paper > mine.yaml
     """
@@ -62,9 +62,9 @@ def plan(
     store: Path | None = STORE,
     as_json: bool = JSON,
 ) -> None:
-    """Show each step with its state, key, items and bytes on disk.
+    """Show each step of a recipe with its state, key, number of items and size on disk.
 
-    Seconds are shown if the store has a step with the same stage, options, dataset and start model.
+    If the store has a similar step (same stage, options, dataset and start model), its duration is shown too.
 
     Example: hardneg recipe plan star-passage --preset paper
     """
@@ -84,7 +84,7 @@ def check(
     store: Path | None = STORE,
     as_json: bool = JSON,
 ) -> None:
-    """Check everything that a run needs, without downloading; list missing items, and downloads with their sizes.
+    """Check everything that a run needs, without downloading it; list missing items, and the downloads with sizes.
 
     Example: hardneg recipe check star-passage --preset paper
     """
@@ -123,7 +123,7 @@ def run(
     engine: str = ENGINE,
     engine_option: list[str] = ENGINE_OPTION,
 ) -> None:
-    """Run a recipe: reuse artifacts in the store, make the others, and write the results to the run folder.
+    """Run a recipe: reuse the artifacts in the store, create the missing ones, and write the results to a run folder.
 
     Example: hardneg recipe run star-passage --set dataset=beir:scifact --output runs/scifact
     """
@@ -207,16 +207,16 @@ def _lines(needed: Sequence["recipes.Need"], summary: Mapping[str, Any]) -> Iter
 def start(
     folder: Path = typer.Argument(..., metavar="FOLDER", help="Documents, optionally with queries and judgements."),
     model: str | None = typer.Option(None, help="The start model; default: static word vectors."),
-    glob: str | None = typer.Option(None, help="Documents to read, such as 'guide/**/*.md'; default: all."),
+    glob: str | None = typer.Option(None, help="Pattern of the files to read, such as 'guide/**/*.md'; default: all."),
     runs: bool = typer.Option(False, "--run", help="Also run the recipe, with results in runs/NAME."),
     output: Path | None = adaptor.output("The recipe to write; default: NAME.yaml, named after the folder.", None),
     overwrite: bool = OVERWRITE,
     store: Path | None = STORE,
     device: str | None = DEVICE,
 ) -> None:
-    """Inspect a folder, report what can be trained with it, and write a recipe.
+    """Inspect a folder, report what can be trained on it, and write a recipe.
 
-    The folder holds documents, optionally queries, and optionally judgements, in a format that a dataset reads.
+    The folder contains documents and, optionally, queries and judgements, in a format that a dataset loader reads.
 
     Example: hardneg start docs --run
     """
@@ -309,10 +309,10 @@ def pack(
 @artifacts_app.command()
 def unpack(
     file: Path = typer.Argument(help="A file written by `hardneg artifacts pack`."),
-    output: Path | None = adaptor.output("The run folder; default: the name of the packed one.", None),
+    output: Path | None = adaptor.output("The run folder to write; default: the packed folder's name.", None),
     store: Path | None = STORE,
 ) -> None:
-    """Unpack artifacts into the store and the run folder into the current folder, after verifying every byte.
+    """Verify every byte of a packed file, then unpack its artifacts into the store and write its run folder.
 
     Example: hardneg artifacts unpack star.tar.gz --output runs/star
     """
@@ -337,7 +337,7 @@ def check_store(
             with opened.lock(item.key):
                 opened.discard(item.key)
             users = ", ".join(str(path) for path in outputs.owners(opened, item.key) if path.exists())
-            linked = f"; hard links to it in {users} are damaged too, so rerun that command" if users else ""
+            linked = f"; hard links in {users} are damaged too: rerun the commands that wrote them" if users else ""
             say(f"  removed; the next run recreates it{linked}")
     if earlier := sum(item.size_only for item in entries):
         say(f"{earlier} from an earlier version of hardneg: sizes checked, no checksums recorded")
@@ -375,4 +375,4 @@ def gc(
     for path, count in entries:
         say(f"{path.name}  {wording.size(count)}")
     total = wording.size(sum(count for _, count in entries))
-    say(f"{len(entries)} folders, {total} {'removed' if delete else 'to remove with --delete'}")
+    say(f"{len(entries)} folders, {total} {'removed' if delete else 'removable with --delete'}")

@@ -21,8 +21,8 @@ from hardneg.report.table import Cell, Section, Table, bounds, number, p_value, 
 Test = Comparison | TwoLevel
 
 BRACKETS = (
-    "Brackets: 95 % confidence interval of the mean over queries (Student's t, clipped to [0, 1]).",
-    "Brackets of rows of several seeds: over queries and seeds.",
+    "Brackets: 95% confidence interval of the mean over queries (Student's t, clipped to [0, 1]).",
+    "Brackets in rows of several seeds: the interval over queries and seeds.",
 )
 BETTER, WORSE = "▲", "▼"
 EQUIVALENT, UNDECIDED = "equivalent", "undecided"
@@ -36,9 +36,9 @@ _QUERY_COLUMNS = {**_PAIR, "randomised p": ("randomisation_p", "randomisation_ho
 _SEED_COLUMNS = {**_PAIR, "bootstrap p": ("bootstrap_p", "bootstrap_holm"), **_TOST}
 _SEED_COLUMNS |= {"error by queries": ("query_error", ""), "error by seeds": ("seed_error", "")}
 _GROUP_COLUMNS = {"bootstrap of groups": ("bootstrap_interval", "")}
-"""Columns of a table of tests: the field of the number, and the field of the smaller number below it."""
+"""Columns of tables of tests, by heading: the fields of the number and of the smaller number below it."""
 _TESTS_EXPLAINED = (
-    "Differences are system minus baseline over the same queries, with a 95 % t interval. "
+    "Differences are system minus baseline over the same queries, with a 95% t interval. "
     "Tests are two-sided: the paired t-test and the paired randomisation test. Two one-sided t-tests (TOST) test "
     "equivalence. Below each p: after Holm's correction over all comparisons by the same metric."
 )
@@ -53,7 +53,7 @@ _OVER_SEEDS_EXPLAINED = (
 
 @dataclass(frozen=True, slots=True)
 class MeanScore:
-    """A mean and its 95 % confidence interval; the interval is None for fewer than two queries."""
+    """A mean and its 95% confidence interval; the interval is None for fewer than two queries."""
 
     mean: float
     interval: intervals.Interval | None = None
@@ -99,7 +99,7 @@ class ReportContent:
 
     @classmethod
     def of(cls, title: str, measured: Measured, **others: Any) -> "ReportContent":
-        """Return the report of an evaluation; others: more fields."""
+        """Return the content for an evaluation; others: more fields, which may replace the evaluation's."""
         systems = {
             label: estimates(scores, measured.by_seed.get(label, {}), measured.query_groups)
             for label, scores in measured.results.items()
@@ -113,12 +113,12 @@ class ReportContent:
 
     @property
     def tests(self) -> "list[Test]":
-        """The deciding test of each pair: the one over queries and seeds if any, else the one by query."""
+        """The deciding test of each pair and metric: over queries and seeds if there is one, else over queries."""
         return deciding(self.comparisons, self.over_seeds)
 
     @property
     def query_tests(self) -> list[Comparison]:
-        """The tests by query of the pairs without a test over queries and seeds."""
+        """The tests over queries, for each pair and metric that has no test over queries and seeds."""
         return [each for each in self.tests if isinstance(each, Comparison)]
 
     @property
@@ -128,7 +128,7 @@ class ReportContent:
 
     @property
     def main_tests(self) -> "dict[str, Test]":
-        """The test of each system against the first baseline by the first metric; empty if nothing was compared."""
+        """Each system's test against the first baseline by the first metric; empty if nothing was compared."""
         tests = [each for each in self.tests if each.metric in self.metrics[:1]]
         return {each.system: each for each in tests if each.baseline == tests[0].baseline}
 
@@ -148,7 +148,7 @@ def estimates(
     seeds: Mapping[int, Scores] | None = None,
     groups: Mapping[str, str] | None = None,
 ) -> dict[str, MeanScore]:
-    """Return one system's means and intervals from its scores by metric and query; intervals stay within [0, 1].
+    """Return a system's mean and interval by metric from its scores by metric and query, intervals clipped to [0, 1].
 
     seeds: the scores of each seed, if there are several; intervals are then over queries and seeds. groups: the group
     of each query, if queries have groups.
@@ -158,18 +158,18 @@ def estimates(
 
 
 def deciding(comparisons: Iterable[Comparison], over_seeds: Iterable[TwoLevel]) -> list[Test]:
-    """Return the deciding test of each pair and metric: the test over queries and seeds if any, else by query."""
+    """Return the deciding test of each pair and metric: over queries and seeds if there is one, else over queries."""
     known = {(each.system, each.baseline, each.metric): each for each in over_seeds}
     return [known.get((each.system, each.baseline, each.metric), each) for each in comparisons]
 
 
 def p_of(test: Test) -> float:
-    """Return the deciding p value after Holm's correction; for the two tests by query, the larger p value."""
+    """Return the deciding p value after Holm's correction; for the two tests over queries, the larger p value."""
     return test.t_holm if isinstance(test, TwoLevel) else max(test.t_holm, test.randomisation_holm)
 
 
 def outcome(test: Test, level: float) -> str:
-    """Return the outcome of a test in words."""
+    """Return `better`, `worse`, `equivalent` or `undecided`, the last with a remark if seeds may explain it."""
     if test.significant(level):
         return "better" if test.difference > 0 else "worse"
     if significance.verdict(test, level) == EQUIVALENT:
@@ -178,7 +178,7 @@ def outcome(test: Test, level: float) -> str:
 
 
 def baseline_marks(report: ReportContent) -> dict[str, str]:
-    """Return the letter of each baseline with a significant difference; empty if there is only one baseline."""
+    """Return a letter for each baseline with a significant difference, empty if there is only one such baseline."""
     named = list(dict.fromkeys(c.baseline for c in report.tests if c.significant(report.level)))
     if len(named) == 1:
         return {named[0]: ""}
@@ -186,7 +186,7 @@ def baseline_marks(report: ReportContent) -> dict[str, str]:
 
 
 def marks_of(report: ReportContent, system: str, metric: str) -> str:
-    """Return the signs of baselines that differ significantly from this system in this metric, or its `marks`."""
+    """Return a system's signs for a metric: one per baseline it differs from significantly, or from `report.marks`."""
     tests = [c for c in report.tests if c.metric == metric and c.significant(report.level)]
     if report.marks:
         # a test may compare the two in the other order
@@ -222,7 +222,7 @@ def legend(report: ReportContent) -> list[str]:
 
 
 def outcomes_explained(report: ReportContent) -> str:
-    """Explain the outcomes `equivalent` and `undecided`."""
+    """Return an explanation of the outcomes `equivalent` and `undecided`."""
     return (
         f"Equivalent: TOST rules out a difference of {report.margin:g} or more in either direction, p < "
         f"{report.level:g} after Holm's correction. If no query differs, p is the chance of drawing none that does. "
@@ -231,7 +231,7 @@ def outcomes_explained(report: ReportContent) -> str:
 
 
 def systems_section(report: ReportContent) -> Section:
-    """Return the table of means by system, with the highest in bold and signs for significant differences."""
+    """Return the section with the means by system, with the highest in bold and signs for significant differences."""
     rows = []
     for name, values in report.systems.items():
         cells = [Cell("–")] * len(report.metrics)
@@ -248,15 +248,15 @@ def systems_section(report: ReportContent) -> Section:
 
 
 def tests_section(report: ReportContent) -> Section:
-    """Return the section on tests by query, for pairs without a test over queries and seeds."""
+    """Return the section on tests over queries, for pairs without a test over queries and seeds."""
     columns = _QUERY_COLUMNS | (_GROUP_COLUMNS if report.groups else {})
     table = _tests_table(report.query_tests, report.level, columns)
     return Section("Paired tests", [table], _TESTS_EXPLAINED, lines=[outcomes_explained(report)])
 
 
 def tests_by_metric(report: ReportContent) -> list[Table]:
-    """Return the tests for a narrow screen: a table for each metric, with only the corrected p values."""
-    columns = {"outcome": ("outcome", ""), "difference": ("difference", ""), "95 % interval": ("interval", "")}
+    """Return tables of the tests for a narrow screen, by metric, with only the corrected p values."""
+    columns = {"outcome": ("outcome", ""), "difference": ("difference", ""), "95% interval": ("interval", "")}
     tables = []
     kinds: list[tuple[Sequence[Test], str, str, str]] = [
         (report.query_tests, "", "randomisation_holm", "randomised p"),
@@ -307,19 +307,19 @@ def seed_section(report: ReportContent) -> Section:
             scores = {metric: next(iter(seeds.values()))[metric]}
             interval = bounds(within(intervals.system_intervals(scores, seeds, report.query_groups)[metric], 0.0))
             rows.append([metric, system, str(len(values)), *(number(float(value)) for value in figures), interval])
-    columns = ["metric", "system", "seeds", "mean", "deviation over seeds", "lowest", "highest", "95 % interval"]
+    columns = ["metric", "system", "seeds", "mean", "deviation over seeds", "lowest", "highest", "95% interval"]
     tables, said = [Table(columns, rows, words=2)], {outcome(each, level) for each in tests}
     if tests:
         tables.append(_tests_table(tests, level, _SEED_COLUMNS))
     meanings = {
         WITHIN: f"other seeds may reverse it on the same queries (p ≥ {significance.SEED_LEVEL:g} by seeds alone).",
-        UNDECIDED: f"exceeds the seeds' noise on these queries, but p ≥ {level:g} over queries and seeds.",
+        UNDECIDED: f"larger than the seeds' noise on these queries, but p ≥ {level:g} over queries and seeds.",
     }
     lines = [outcomes_explained(report)] if tests else []
     lines += [f"{word[:1].upper()}{word[1:]}: {meaning}" for word, meaning in meanings.items() if word in said]
     counts = dict(pair for each in tests for pair in zip((each.system, each.baseline), each.seeds, strict=True))
     if once := ", ".join(name for name, count in counts.items() if count == 1):
-        lines.append(f"Only one run: {once}. If it was trained, the tests do not cover variation over its seeds.")
+        lines.append(f"Only one run: {once}. If it was trained, the tests do not cover its variation over seeds.")
     return Section("Seeds", tables, _OVER_SEEDS_EXPLAINED if tests else "", lines=lines)
 
 
@@ -330,7 +330,7 @@ _MANY = 50  # with so many judged queries, no more are advised
 
 @dataclass(frozen=True)
 class RecipeRun:
-    """A run of a recipe.
+    """A finished run of a recipe, as far as the next steps depend on it.
 
     folder: the run folder. command: the command that ran the recipe; empty: unknown. model: the name of the start
     model. began: the row of the model from which the featured model was trained; empty: none. diagnosed: whether to
@@ -344,14 +344,14 @@ class RecipeRun:
     diagnosed: bool = False
 
     def again(self, setting: str) -> str:
-        """Return the command that runs the recipe with one more setting."""
+        """Return the command that reruns the recipe with one more setting."""
         return f"{self.command or 'hardneg recipe run RECIPE'} --set {shlex.quote(setting)}"
 
 
 def next_steps(
     measured: Measured, system: str = "", runs: Mapping[str, str | Path] | None = None, run: RecipeRun | None = None
 ) -> list[tuple[str, str]]:
-    """Return the next steps after an evaluation, by its first metric, each a sentence and a command to copy.
+    """Return the next steps after an evaluation, judged by its first metric: pairs of a sentence and a command to copy.
 
     system: the row of the trained model; empty: the row with the highest mean other than BM25. runs: run files by row.
     run: the recipe run that was evaluated, if any.
@@ -377,14 +377,14 @@ def next_steps(
     steps, fell = list[tuple[str, str]](), run is not None and worse(run.began)
     if lexical and worse(lexical):
         better = f"{lexical} is better than {system} ({metric} {number(mean[lexical])} and {number(mean[system])})"
-        steps = [(f"{better}: fuse both", f"hardneg fuse {named(system, lexical)} --output fused.trec.gz")]
+        steps = [(f"{better}: fuse their runs", f"hardneg fuse {named(system, lexical)} --output fused.trec.gz")]
         if run is not None and run.model != TRANSFORMER:
             steps += [("Start from a transformer", run.again(f"model.name={TRANSFORMER}"))]
         if len(results[system][metric]) < _MANY:
             steps += [("Label about fifty queries, and train and test with them", "hardneg start FOLDER --run")]
     if run is not None and fell and not run.diagnosed:
         problem = f"{system} is worse than {run.began}, the model it was trained from"
-        steps += [(f"{problem}: lower the learning rate or train fewer steps", f"hardneg diagnose {run.folder}")]
+        steps += [(f"{problem}: lower the learning rate or train for fewer steps", f"hardneg diagnose {run.folder}")]
     elif undecided and not fell:
         problem = f"{counted(len(results[system][metric]), 'query')} do not separate {system} from {joined(undecided)}"
         command = f"hardneg evaluate --qrels MORE {named(system, *undecided)}"

@@ -25,10 +25,10 @@ COLOURS = ("#3b82c4", "#d9722e", "#3a9d6a", "#b0589f", "#8a7a2f", "#c8464b", "#4
 """Line colours, repeated in order, that are distinct on white and on near-black."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-"""Markers of lines, for readers who do not see colours."""
+"""Line markers, repeated in order, for readers who cannot distinguish the colours."""
 
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-"""Control characters, marks of writing direction and unassigned code points, which pages may not contain."""
+"""Control and bidirectional formatting characters, surrogates and noncharacters, which pages may not contain."""
 
 _IN_A_ROW, _DRAWN = 3, 120  # panels; points of a curve
 _INK = "#010203"  # replaced by the colour of the page's text
@@ -108,7 +108,7 @@ def _clean(text: str) -> str:
 
 
 def fitted(text: str, most: int = 30) -> str:
-    """Return a name on one line; the middle of a long name is cut, because its ends tell it from others."""
+    """Return a name on one line; a long one loses its middle, because the ends distinguish it from others."""
     text, kept = _clean(text), most - 1
     return text if len(text) <= most else f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
 
@@ -121,7 +121,7 @@ def check_forms(paths: Sequence[Path]) -> None:
 
 
 def plain_axes(axes: Any, title: str, x: str, y: str) -> None:
-    """Set title and labels, two spines and a light grid."""
+    """Set the title and the axis labels, remove the top and right spines, and draw a light grid."""
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_xlabel(x)
     axes.set_ylabel(y)
@@ -136,7 +136,7 @@ def bar_width(bars: int) -> float:
 
 
 def bars(axes: Any, values: Mapping[str, float], words: Mapping[str, str]) -> None:
-    """Draw a bar from zero for each label, with words above the bar."""
+    """Draw a bar from zero for each label, with the label's words above it."""
     axes.bar(range(len(values)), list(values.values()), color=COLOURS[0], width=0.65)
     for position, (label, value) in enumerate(values.items()):
         look = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center", "fontsize": 8}
@@ -148,7 +148,7 @@ def bars(axes: Any, values: Mapping[str, float], words: Mapping[str, str]) -> No
 def lines(axes: Any, series: Mapping[str, Points]) -> None:
     """Draw a line for each label, with its own colour and marker (at most 20 on a line), and a legend.
 
-    matplotlib leaves labels that begin with an underscore out of the legend.
+    A label that begins with an underscore is shown after a space; matplotlib would leave it out of the legend.
     """
     for place, (label, points) in enumerate(series.items()):
         if points:
@@ -160,7 +160,7 @@ def lines(axes: Any, series: Mapping[str, Points]) -> None:
 
 
 def draw_table(table: Table, drawn: slice, across: int | None, paths: Sequence[Path]) -> None:
-    """Draw columns of a table, one panel each: a bar per row or, with `across`, a line per name along that column.
+    """Draw these columns of a table, one panel each: bars by row or, with `across`, lines by name along that column.
 
     Bars are labelled with the words of their rows. If `across` is 0, one panel has a line for each column.
     """
@@ -193,7 +193,7 @@ def _number(text: str) -> float | None:
 
 
 def measurements(history: History) -> dict[str, Points]:
-    """Return the loss, then each dev metric, by step; rows without a step and other values are omitted."""
+    """Return the points of the loss and of each dev metric, by name; rows without a step are left out."""
     curves: dict[str, Points] = {"loss": []}
     for row in history:
         flat = {**row, **row["dev"]} if isinstance(row.get("dev"), Mapping) else row
@@ -217,7 +217,7 @@ def mean_history(histories: Sequence[History]) -> list[dict[str, Any]]:
 
 
 def learning_graphics(histories: Mapping[str, History]) -> list[Graphic]:
-    """Return a figure for each measurement, with a line for each model."""
+    """Return figures of the loss and the first dev metric, as far as recorded, with a line for each model."""
     parts = {label: measurements(history) for label, history in histories.items()}
     names = list(dict.fromkeys(name for measured in parts.values() for name in measured))
     graphics = []

@@ -19,7 +19,7 @@ from hardneg.store import replace_text
 
 NAMES = (REPORT_MARKDOWN, REPORT_HTML, QUERY_TABLE)
 HEAD = 20
-"""Maximum number of rows, in Markdown, of a table with expandable rows, which are always expanded there."""
+"""Maximum number of rows that Markdown and printed pages show of a table with expandable rows."""
 
 _SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~$&"} | {"\n": " ", "\r": " "})
 _NAMED = 4  # systems named for each outcome
@@ -123,8 +123,8 @@ def _printable(value: Any) -> Any:
 def sections(report: ReportContent) -> list[Section]:
     """Return the sections below the title and the summary, in order, without empty ones.
 
-    Figures first: the main comparison, gains and losses by query. Then the tables, what the systems cost, single
-    queries, training, analyses, and how it was made.
+    The main comparison and the gains and losses by query come first, followed by the means, seeds, tests, individual
+    queries, training, analyses, next steps, and how it was made.
     """
     names = sorted(report.settings, key=lambda name: (": " in name, name.casefold()))  # of all systems, then of one
     rows = [[name, str(report.settings[name])] for name in names]
@@ -171,7 +171,7 @@ def summary(report: ReportContent) -> str:
         ranked = {name: values[metric] for name, values in report.systems.items() if metric in values}
         best = max(ranked, key=lambda name: ranked[name].mean)
         ends, value = ranked[best].interval, number(ranked[best].mean)
-        value += f" (95 % interval {ends.low:.3f} to {ends.high:.3f})" if ends else ""
+        value += f" (95% interval {ends.low:.3f} to {ends.high:.3f})" if ends else ""
         if len(ranked) == 1:
             return f"{best} reaches {metric} {value} on {over}."
         return (
@@ -221,8 +221,8 @@ _SEEDS = " Thick: over queries; thin: over queries and seeds"
 class Spot:
     """One system's row in a figure.
 
-    value: None if unknown. narrow: the 95 % interval over queries; wide: over queries and seeds, None with one seed.
-    look: the dot style, one of `_COLOURS`. single: the value of each seed. shown: the label at the right.
+    value: None if unknown. narrow: the 95% interval over queries; wide: over queries and seeds, None with one seed.
+    look: the dot style, one of `_COLOURS`. single: the value of each seed. shown, more: the label at the right.
     """
 
     name: str
@@ -241,13 +241,13 @@ def comparison_section(report: ReportContent) -> Section | None:
         return None
     metric, baseline = report.metrics[0], report.baseline
     spots = list(_means(report, metric))
-    caption = f"Mean {metric} and its 95 % interval.{' Dashed: the baseline.' if baseline else ''}"
+    caption = f"Mean {metric} and its 95% interval.{' Dashed: the baseline.' if baseline else ''}"
     caption += f"{_SEEDS}; short lines: the mean of each seed." if report.by_seed else ""
     mark = next((spot.value for spot in spots if spot.name == baseline), None)
     graphics = [_drawn("means", f"Mean {metric} by system", spots, mark, caption)]
     if report.main_tests:
-        caption = f"Difference in {metric} from {baseline}, paired by query, and its 95 % interval. "
-        caption += f"Filled: p < {report.level:g} after Holm's correction; hollow: no difference shown."
+        caption = f"Difference in {metric} from {baseline}, paired by query, and its 95% interval. "
+        caption += f"Filled: p < {report.level:g} after Holm's correction; hollow: no significant difference."
         caption += f"{_SEEDS}." if report.over_seeds else ""
         title = f"Difference in {metric} from {baseline}"
         graphics.append(_drawn("differences", title, list(_differences(report, metric)), 0.0, caption))

@@ -47,14 +47,14 @@ class Passages:
         return dict(zip(split.query_ids, split.texts, strict=True))
 
     def ranked(self, system: str, query_ids: Sequence[str]) -> dict[str, Sequence[str]]:
-        """Return the top hits of some queries, at most `RANKED` each."""
+        """Return the top document ids, at most `RANKED`, of each query in the system's run; empty without a run."""
         if system not in self.runs:
             return {}
         run = read_run(self.runs[system])
         return {query_id: run[query_id].doc_ids[:RANKED] for query_id in query_ids if query_id in run}
 
     def texts(self, doc_ids: Sequence[str]) -> dict[str, str]:
-        """Return the shortened texts, by id, of those documents that the collection has."""
+        """Return the shortened text of each given document in the collection, by id; empty without a collection."""
         if self.collection is None:
             return {}
         rows = self.collection.corpus.rows(doc_ids)
@@ -65,7 +65,7 @@ class Passages:
 
 @dataclass(frozen=True)
 class ByQuery:
-    """Scores by query in the order shown: the largest difference first, or a single system's lowest score.
+    """Scores by query in the order shown: the pair's largest difference or a single system's lowest score first.
 
     pair: the report's subject (or else the best system) and the first baseline (or else the next best system).
     """
@@ -99,17 +99,17 @@ class ByQuery:
         return first.get(query_id, 0.0) - second.get(query_id, 0.0)
 
     def columns(self, systems: Iterable[str]) -> list[tuple[str, str]]:
-        """Return the pairs (metric, system), by metric."""
+        """Return the pairs (metric, system) that have scores, grouped by metric."""
         names = dict.fromkeys(name for scores in self.results.values() for name in scores)
         return [(metric, system) for metric in names for system in systems if metric in self.results[system]]
 
     def scores(self, columns: Iterable[tuple[str, str]], query_id: str) -> list[float | None]:
-        """Return the scores of a query in these columns."""
+        """Return the score of a query in each column; None if it has no score there."""
         return [self.results[system][metric].get(query_id) for metric, system in columns]
 
 
 def query_section(measured: Measured, passages: Passages, system: str = "") -> Section | None:
-    """Return the table of the queries with the largest differences and their passages; None without queries.
+    """Return the section with the queries of the largest differences and their passages; None without queries.
 
     system: the report's subject.
     """
@@ -196,7 +196,7 @@ def _tab_separated(row: Sequence[str]) -> bytes:
 
 
 def shortened(text: str, most: int = _TEXT) -> str:
-    """Return a text on one line, truncated after a word if it is long."""
+    """Return text on one line; beyond `most` characters, it is truncated after a word and ends in an ellipsis."""
     line = _one_line(text)
     return line if len(line) <= most else line[: most - 1].rsplit(" ", 1)[0] + "…"
 
@@ -207,7 +207,7 @@ def _one_line(text: str) -> str:
 
 
 def gains_section(measured: Measured, system: str = "") -> Section | None:
-    """Return each system's counts of queries above and below the baseline, with means; None for one system."""
+    """Return the section with each system's gains and losses by query against the baseline; None for one system."""
     ordered = ByQuery.of(measured, system)
     if ordered.pair is None:
         return None

@@ -28,7 +28,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of texts with the names of their columns; the first `words` columns are words, the others numbers.
+    """Rows of texts with the names of their columns; the first `words` columns contain words, the others numbers.
 
     details: the content of each expandable row, or empty. A click on a column's name sorts a table with details.
     """
@@ -46,7 +46,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """The table shown when a row is opened."""
+    """The table shown when a row is opened, and the title to click."""
 
     title: str
     table: Table
@@ -70,7 +70,7 @@ class Section:
 
 
 def cell(content: str | Cell) -> Cell:
-    """Return a text as a cell, and a cell unchanged."""
+    """Return a string as a cell, and a cell unchanged."""
     return Cell(content) if isinstance(content, str) else content
 
 
@@ -101,9 +101,9 @@ def bounds(interval: "Interval | None", show: str = ".3f", empty: str = "–") -
 
 
 def difference(value: float, interval: "Interval | None") -> str:
-    """Return a difference of means, with its 95 % interval if there is one."""
+    """Return a difference of means, with its 95% interval if there is one."""
     bounded = within(interval, -1.0)
-    ends = f", 95 % interval {bounded.low:+.3f} to {bounded.high:+.3f}".replace("-", "−") if bounded else ""
+    ends = f", 95% interval {bounded.low:+.3f} to {bounded.high:+.3f}".replace("-", "−") if bounded else ""
     return f"{signed(value)}{ends}"
 
 

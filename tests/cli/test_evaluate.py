@@ -95,7 +95,7 @@ def test_judgements_of_other_queries_are_refused(files: Path) -> None:
 @pytest.mark.parametrize("words", ["", "FOLDER --output new", "FOLDER --run first.trec", "--run first.trec"])
 def test_a_report_is_of_a_run_folder_or_of_runs(files: Path, words: str) -> None:
     error = call("report", "--qrels", files / "qrels.txt", *words.replace("FOLDER", str(files)).split()).exception
-    assert isinstance(error, UsageError) and "give a RUNFOLDER, or --run and --output" in str(error)
+    assert isinstance(error, UsageError) and "give a RUNFOLDER alone, or --run and, for pages, --output" in str(error)
 
 
 def test_labels_tell_runs_apart() -> None:

@@ -93,11 +93,11 @@ def test_markdown_reads_as_a_paper() -> None:
 def test_one_sentence_tells_what_was_compared_on_what_and_what_holds() -> None:
     assert summary(report()) == (
         "Against the baseline bm25, by ndcg@10 on 43 queries (p after Holm's correction, level 0.01): "
-        "better: dense (+0.1000, 95 % interval −0.050 to +0.250, p = 0.002)."
+        "better: dense (+0.1000, 95% interval −0.050 to +0.250, p = 0.002)."
     )
     chance = summary(report(comparisons=[comparison("dense", "bm25", 0.2)], over="43 queries of split test"))
     assert "on 43 queries of split test" in chance
-    assert chance.endswith(": undecided: dense (+0.1000, 95 % interval −0.050 to +0.250, p = 0.200).")
+    assert chance.endswith(": undecided: dense (+0.1000, 95% interval −0.050 to +0.250, p = 0.200).")
     assert summary(report(comparisons=[])).endswith("0.500 to 0.700). No difference was tested.")
     alone = report(systems={"bm25": {"mrr": MeanScore(0.25)}}, comparisons=[])
     assert summary(alone) == "bm25 reaches mrr 0.2500 on 43 queries."
@@ -256,8 +256,8 @@ def page(**more: object) -> ReportContent:
 
 def test_the_sentence_is_about_the_system():
     assert summary(page()) == (
-        "STAR is better than its initial model, “as shipped” (+0.2500, 95 % interval +0.125 to +0.375, "
-        "p < 0.001) and not distinguishable from BM25 (−0.2500, 95 % interval −0.375 to −0.125, p = 0.020), by mrr on "
+        "STAR is better than its initial model, “as shipped” (+0.2500, 95% interval +0.125 to +0.375, "
+        "p < 0.001) and not distinguishable from BM25 (−0.2500, 95% interval −0.375 to −0.125, p = 0.020), by mrr on "
         "3 queries (p after Holm's correction, level 0.01)."
     )
 
@@ -266,10 +266,10 @@ def test_the_sentence_says_what_is_equivalent_and_how_surely():
     near = replace(test("STAR", "as shipped", 0.001, 0.4), equivalence_p=0.002, equivalence_holm=0.004)
     known = Measured(RESULTS, [near])
     told = summary(ReportContent.of("STAR", known, system="STAR"))
-    told_of = "STAR is equivalent to “as shipped” (+0.0010, 95 % interval −0.124 to +0.126, TOST p = 0.004)"
+    told_of = "STAR is equivalent to “as shipped” (+0.0010, 95% interval −0.124 to +0.126, TOST p = 0.004)"
     assert told.startswith(told_of)
     other = summary(ReportContent.of("", known, system="BM25"))
-    assert ": equivalent: STAR (+0.0010, 95 % interval −0.124 to +0.126, TOST p = 0.004)." in other
+    assert ": equivalent: STAR (+0.0010, 95% interval −0.124 to +0.126, TOST p = 0.004)." in other
 
 
 def test_the_level_decides_what_the_sentence_the_marks_and_the_legend_say():
@@ -295,7 +295,7 @@ def test_a_system_that_others_were_tested_against_is_told_from_its_side():
     turned = ReportContent.of("BM25", MEASURED, system="BM25", over="3 queries")
     assert summary(turned).startswith("BM25 is better than “as shipped” (+0.5000")
     base = ReportContent.of("start", MEASURED, system="as shipped", over="3 queries")
-    assert summary(base).startswith("“as shipped” is worse than BM25 (−0.5000, 95 % interval −0.625 to −0.375")
+    assert summary(base).startswith("“as shipped” is worse than BM25 (−0.5000, 95% interval −0.625 to −0.375")
 
 
 def test_notes_stand_beside_the_figures(tmp_path):

@@ -93,7 +93,7 @@ def test_a_few_steps_tell_nothing_and_dev_at_the_end_alone_little(run: HandmadeR
 def test_where_training_made_it_worse_rate_and_steps_are_named_first(run: HandmadeRun) -> None:
     scores(run, HALF, DOWN, False)
     history(run, [1.0] * 20)
-    assert outcome(run, "STAR").advice.startswith("first cut options.learning_rate to a third, or train fewer steps")
+    assert outcome(run, "STAR").advice.startswith("first cut options.learning_rate to a third, or train for fewer")
     history(run, [1.0] * 20, [0.4, 0.5])  # dev rose: something else is why
     assert outcome(run, "STAR").advice.startswith("see the other suspects")
 

@@ -45,7 +45,7 @@ def test_trainings_choose_and_a_recipe_is_written(hardneg, model, tmp_path):
     assert all(row in first for row in ("the model as shipped", "in-batch negatives alone", "topk, 10 per", "BM25"))
     assert all(rate in first for rate in ("at 0.01", "at 0.03", "at 0.1"))
     assert "Without training runs, the advice would have been: in-batch negatives alone. " in first
-    assert first.splitlines()[-1] == "best.yaml: hardneg recipe run best.yaml"
+    assert first.splitlines()[-1] == "best.yaml: written; to run it: hardneg recipe run best.yaml"
     recipe = load_recipe(tmp_path / "best.yaml", None, [])
     assert recipe.stages["model"].options.max_steps == 2 and recipe.stages["scores"].split == "test"
     ran = CliRunner().invoke(app, ["recipe", "run", "best.yaml", "--output", "made", "--device", "cpu"])

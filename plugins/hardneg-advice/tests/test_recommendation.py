@@ -46,7 +46,7 @@ def recipe_of(answer, folder):
 def test_the_best_training_at_its_best_rate_is_the_answer():
     answer = answer_of(rows(0.2, 0.3, 0.4))
     start = "Train with topk, 10 per query: learning rate 0.03, 5 steps, loss infonce. mrr@10 0.4000 ["
-    assert answer.answer().startswith(start) and answer.answer().endswith("on 90 queries, as shipped 0.2000.")
+    assert answer.answer().startswith(start) and answer.answer().endswith("on 90 queries, against 0.2000 as shipped.")
     assert answer.arm == "first" and answer_of(rows(0.2, 0.4, 0.3)).arm == "in-batch"
     assert answer_of(rows(0.2, 0.4, 0.4)).arm == "in-batch"  # of equal ones the first
     told = answer.to_dict()
@@ -79,8 +79,8 @@ def test_the_rule_takes_the_first_documents_where_few_are_above_the_positive_and
     )
     assert rule == (
         "By the rule: topk, 10 per query. 40.0% of the first 10 score above the best positive, so these are what the "
-        "model confuses with it, and batches seldom contain them: the nearest in-batch negative of 32 queries is at "
-        "about rank 100."
+        "model confuses with it, and batches seldom contain them: with 32 queries per step, the nearest in-batch "
+        "negative is at about rank 100."
     )
     assert guess.startswith("This is a guess") and recall.startswith("For recall (R@100), train with in-batch")
     assert answer_of().answer() == "A guess without training runs: topk, 10 per query."
@@ -132,7 +132,7 @@ def test_a_guess_is_a_recipe_too(tmp_path):
     trials = Trials("dev", 0, options, [0.5], {"weight_decay": 0.0}, temperature=1.0)
     recipe = recipe_of(answer_of(trials=trials), tmp_path)
     head = (tmp_path / "r.yaml").read_text().partition("title:")[0]
-    assert "# There is no split test, so the recipe is tested on split dev, on which it was chosen." in head
+    assert "# There is no test split, so the recipe is tested on split dev, on which it was chosen." in head
     assert "# A guess without training runs: topk" in head
     assert all(line.startswith("#") and len(line) <= 120 for line in head.replace(str(tmp_path), "").splitlines())
     assert recipe.seed == 7 and recipe.stages["scores"].split == "dev" and recipe.stages["start-run"].split == "dev"

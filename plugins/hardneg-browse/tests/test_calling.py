@@ -60,7 +60,7 @@ def test_a_function_serves_the_page_beside_a_program(beir, tmp_path):
         (["none.arrow"], "none.arrow: no such file"),
         (["{beir}"], "not the run folder of a finished recipe"),
         (["{beir}", "{beir}/dense.trec"], "give one folder, or files"),
-        (["{beir}/dense.trec", "--dropped", "{beir}/dropped.arrow"], "--dropped: needs a file of negatives"),
+        (["{beir}/dense.trec", "--dropped", "{beir}/dropped.arrow"], "--dropped: requires a file of negatives"),
         (["{beir}/mined.arrow", "--run", "{beir}/other.arrow"], "--run other: not a run"),
         (["{beir}/dense.trec", "--run", "{beir}/dense.trec"], "--run dense: not a run, or another run has this name"),
         (["{beir}/mined.arrow", "--dataset", "beir:{beir}/data", "--split", "x"], "--split x: no such split"),

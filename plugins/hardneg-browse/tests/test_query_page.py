@@ -51,7 +51,7 @@ def test_the_score_adds_copies_and_the_mean_over_systems():
     # 2/5 alike; dense has it at 1 before 4: 3/4, bm25 below, the judge at 1 before 2: 1/2; the mean of the three
     assert copy.score == pytest.approx(0.4 + (0.75 + 0.5) / 3)
     assert copy.reasons == (
-        "shares 40 % of its word triples with positive p",
+        "shares 40% of word triples with positive p",
         "dense ranks it at 1, the best positive at 4",
         "judge ranks it at 1, the best positive at 2",
     )

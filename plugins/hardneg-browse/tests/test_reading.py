@@ -34,7 +34,7 @@ def test_a_query_is_shown_with_all_that_is_known_of_it(browsed):
     assert page.systems == ["dense", "judge"]
     assert copy.standings == ((1, 10.0), (1, 10.0)) and other.standings == (None, None)
     assert (copy.mined_score, far.marked, copy.marked) == (10.0, True, False)
-    assert copy.suspected.reasons[0].startswith("shares 69 %") and other.suspected is None
+    assert copy.suspected.reasons[0].startswith("shares 69%") and other.suspected is None
     assert "<mark>folic</mark> <mark>acid</mark>" in copy.text.start
 
 

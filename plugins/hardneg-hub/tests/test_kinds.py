@@ -148,6 +148,6 @@ def test_the_card_names_the_stage_that_made_them(tmp_path: Path, tiny_model: Pat
     )
     hardneg("recipe run", recipe, "--output", out, "--device", "cpu", "--store", store)
     upload = prepare(out, "org/name", Store(store), tmp_path, "negatives")
-    assert "Negatives of the train queries that stage `kept` made of docs" in upload.card
+    assert "Negatives of the train queries of docs (written by stage `kept`)" in upload.card
     rows = pq.read_table(tmp_path / "train-00000-of-00001.parquet").to_pylist()
     assert rows and all(row["query_id"].startswith("crop:") and row["positives"] for row in rows)

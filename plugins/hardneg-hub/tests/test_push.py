@@ -108,7 +108,7 @@ def test_the_cards_say_that_the_queries_were_written(hub, run, store):
     [
         ("repo_info", 401, "rejects the token"),
         ("create_repo", 403, "does not let this token write there"),
-        ("create_commit", 412, "has a new commit since this push started"),
+        ("create_commit", 412, "has received a new commit since this push started"),
         ("create_commit", 500, "is not available; try again later"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`bench`: files of negatives, mined by any program, compared with one training protocol."""
+"""`bench`: files of negatives, mined by any program, compared under one training protocol."""
 
 import json
 from collections import Counter
@@ -31,12 +31,12 @@ SCORES, REPORT, HARDNESS = "scores", "report", "hardness"
 TRAINED = {"max_steps": 400, "batch_size": 32}
 """The default training options of each arm."""
 MARGIN = 0.015
-"""The margin of equivalence."""
+"""The equivalence margin of the tests, as a difference of mean scores."""
 _VERSION = 2
 _DEPTH, _TOKENS = 1000, 128
 _OPTIONS = {**TRAINED, "negatives_per_query": 1, "learning_rate": 0.03, "weight_decay": 0.0, "warmup_steps": 5}
 _INSTEAD = {"epochs": "max_steps", "warmup_ratio": "warmup_steps"}
-"""Options that replace the default of another one."""
+"""Options that, if given, remove the default of another option."""
 
 
 def _shown(rates: Sequence[float]) -> str:
@@ -83,9 +83,9 @@ def bench(
     same file always gets the same figures.
 
     Raises:
-        UsageError: two rows have the same name.
+        UsageError: a file has the name of a baseline, or a rate or the number of seeds is invalid.
         RecipeError: a file does not exist, or its suffix does not fit the form.
-        DataError: a file has a mistake, or no negatives of the dataset's training queries.
+        DataError: a file has a mistake, or no negatives for the dataset's training queries.
 
     Example: hardneg bench mined.parquet --form triplet --dataset beir:FOLDER --output judged
     """
@@ -153,7 +153,7 @@ class Protocol:
 
     All arms score the same number of documents per query: where the others have a mined negative, `in-batch` has a
     positive of another query. files: the files of negatives by row label. recipe: the command's recipe, without its
-    stages. options: the options of all training runs. rates: the learning rate of each arm, by default the same one.
+    stages. options: the options of all training runs. rates: the learning rate of each arm, if chosen.
     tuning: whether to measure on the dev queries with one seed, to choose the rates.
     """
 
@@ -178,12 +178,12 @@ class Protocol:
         return {**{label: label for label in BASELINES}, **files}
 
     def negatives_of(self, label: str) -> str:
-        """Return the stage that reads a file's negatives."""
+        """Return the stage that reads or draws the negatives of an arm, by row label."""
         return "drawn-negatives" if label == IN_BATCH else f"{self.stages[label]}-negatives"
 
     @property
     def trained(self) -> dict[str, Any]:
-        """All training options except the learning rate to choose."""
+        """The training options of each arm: `options` and the defaults; `rates` replace the learning rate."""
         replaced = {usual for name, usual in _INSTEAD.items() if name in self.options}
         return {name: value for name, value in _OPTIONS.items() if name not in replaced} | {**self.options}
 
@@ -286,16 +286,16 @@ class BenchResult:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The result of each file."""
+        """The results, a dict for each file of negatives."""
         rows: list[dict[str, Any]] = self.to_dict()["rows"]
         return rows
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the protocol and the rows."""
+        """Return the content of bench.json: `protocol`, `baselines` and `rows`."""
         content: dict[str, Any] = json.loads((self.path / BENCH).read_text("utf-8"))
         return content
 
     @property
     def text(self) -> str:
-        """The table, as Markdown."""
+        """The results as Markdown: the content of bench.md."""
         return (self.path / TABLE).read_text("utf-8")

@@ -108,7 +108,7 @@ def _effect(tests: Sequence[Mapping[str, Any]], label: str, baseline: str) -> di
 
 
 def as_markdown(content: Mapping[str, Any]) -> str:
-    """Return a table of the files' statistics, a table of results of training with them, and notes."""
+    """Return bench.md: a sentence per file, tables of the files' statistics and of the training results, and notes."""
     protocol, rows = content["protocol"], content["rows"]
     steps = ", ".join(f"{name} {value}" for name, value in protocol["options"].items())
     rates = ", ".join(f"{rate:g}" for rate in protocol["learning_rates"])
@@ -125,7 +125,7 @@ def as_markdown(content: Mapping[str, Any]) -> str:
         *_table([_EFFECT, *_effects(arms)]),
         "",
         f"Effects: t-test over queries and seeds, uncorrected 95% interval, Holm-corrected p; equivalent within "
-        f"±{protocol['equivalence_margin']:g}. In brackets: standard deviation over seeds.",
+        f"±{protocol['equivalence_margin']:g}. In parentheses: standard deviation over seeds.",
     ]
     return "\n".join([*lines, *_notes(arms)]) + "\n"
 
@@ -186,7 +186,7 @@ def _notes(arms: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         )
         yield from (f"\n{label}: {reason}: {count:,}." for reason, count in counts.items() if count)
         if each.get("at_the_end_of_the_grid"):
-            yield f"\n{label}: the learning rate is at the end of the grid; a rate beyond it may do better."
+            yield f"\n{label}: the learning rate is the lowest or highest tried; rates beyond it may do better."
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -36,7 +36,7 @@ class RecommendCommand(Command):
         yield Parameter("as_json", Parameter.KEYWORD_ONLY, default=_JSON, annotation=bool)
 
     def targets(self, args: Mapping[str, Any]) -> list[stores.Target]:
-        """Return the recipe's file."""
+        """Return the recipe file, the only output."""
         return [stores.Target(args["output"])]
 
     def write(self, args: Mapping[str, Any], result: Any, session: Any) -> None:
@@ -48,11 +48,11 @@ class RecommendCommand(Command):
             return terminal.say(json.dumps({"recipe": str(output), **result.to_dict()}, ensure_ascii=False, indent=1))
         terminal.say(result.answer())
         terminal.print_section(terminal.stdout_console(), result.section())
-        terminal.say(f"{output}: hardneg recipe run {output}")
+        terminal.say(f"{output}: written; to run it: hardneg recipe run {output}")
 
 
 class BenchCommand(Command):
-    """The command that prints a table."""
+    """The command that prints the table of results and writes their folder."""
 
     def write(self, args: Mapping[str, Any], result: Any, session: Any) -> None:
         """Print the table, and write the folder."""
@@ -61,9 +61,9 @@ class BenchCommand(Command):
 
 
 recommend = RecommendCommand(_recommend, (*_SHOWN, "plan")).command("recommend")
-"""Choose how to train on a collection from short training runs, and write the recipe with the evidence."""
+"""Choose how to train on a collection by comparing short training runs, and write the recipe with the evidence."""
 bench = BenchCommand(_bench, _SHOWN).command("bench")
-"""Compare files of negatives, mined by any program, by training with them, random and in-batch negatives."""
+"""Compare files of negatives, mined by any program, by training with each, and with random and in-batch negatives."""
 
 
 def diagnose(
@@ -73,7 +73,7 @@ def diagnose(
 ) -> None:
     """Check why training did not help, or made results worse, and suggest changes.
 
-    Exits with 0 whatever the checks find. Artifacts missing from the store are listed but not checked.
+    The exit code is 0 whatever the checks find. Artifacts missing from the store are listed but not checked.
 
     Example: hardneg diagnose runs/star-passage-demo
     """

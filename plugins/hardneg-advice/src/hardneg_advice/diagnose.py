@@ -33,7 +33,7 @@ from hardneg_advice.positive_ranks import scores_of
 TRAININGS = ("train", "train-queries", "train-refreshed")
 MOST_COPIES = 0.01
 MOST_ABOVE = 2 / 3
-"""The share is high for a weak start model: at 60 %, negatives still helped (recipe `dose-start`, static)."""
+"""A weak start model has a high share: at 60%, negatives still helped (recipe `dose-start`, static)."""
 MOST_HIDDEN = 0.5
 MOST_FALL = 0.01
 MOST_CLOSER = 0.2
@@ -44,7 +44,7 @@ _PARTS = 5
 _LEAST_STEPS = 20
 _ERRORS = 3.0
 _ELSE = "see the other suspects; `hardneg recommend` compares several learning rates with the model as shipped"
-_LOWER = "cut options.learning_rate to a third, or train fewer steps; check that warmup_steps is a tenth of the steps"
+_LOWER = "cut options.learning_rate to a third, or train for fewer steps; check that warmup_steps is a tenth of them"
 _WATCH = "; use `validation` with options.evaluate_every to see when dev scores start to fall"
 Figures = dict[str, float | int | str]
 Points = list[tuple[float, float]]
@@ -54,8 +54,8 @@ Points = list[tuple[float, float]]
 class CheckResult:
     """The result of one check of one subject.
 
-    state: `unknown` if the check was impossible or undecided. figures: JSON values. advice: the change to make, or
-    empty. check: its name. subject: a stage or a row of the metrics.
+    state: `unknown` if the check was impossible or undecided. figures: measured values, as JSON. advice: the change
+    to make, or empty. check: the name of the check. subject: a stage or a row of the metrics.
     """
 
     state: Literal["suspect", "fine", "unknown"]
@@ -72,7 +72,7 @@ class CheckResult:
 
 
 def near_copies(run: FinishedRun, stage: str) -> CheckResult:
-    """Check the share of each query's first 20 negatives whose text nearly equals that of its positive."""
+    """Check what share of each query's first 20 negatives has almost the same words as one of its positives."""
     copies, count, near = 0, 0, registry.configure("filters", records.PluginSetting("near-copies", {}))
     corpus = run.collection(run.dataset_of(stage)).corpus
     texts = SimpleNamespace(documents=lambda doc_ids: corpus.documents_at(corpus.rows(doc_ids)))
@@ -91,7 +91,7 @@ def near_copies(run: FinishedRun, stage: str) -> CheckResult:
 
 
 def above_positive(run: FinishedRun, stage: str) -> CheckResult:
-    """Check the share of negatives that score above the best positive of their query in the run."""
+    """Check what share of the negatives scores above their query's best positive in the run they were mined from."""
     compared, above = 0, 0
     for row, ranked in run.listed(stage):
         best = np.nan_to_num(scores_of(row.positives, ranked), nan=-np.inf).max(initial=-np.inf)
@@ -104,7 +104,7 @@ def above_positive(run: FinishedRun, stage: str) -> CheckResult:
     share = above / compared
     return CheckResult.of(
         share > MOST_ABOVE,
-        f"{share:.1%} of {compared:,} negatives score above the best positive of their query in the mined run",
+        f"{share:.1%} of {compared:,} negatives score above the best positive of their query in the run mined from",
         {"share": share, "negatives": compared, "above": above},
         "many may be relevant but unlabelled; inspect some with `hardneg browse`, then mine with pos-percent, "
         "max-score or denoised, mine deeper with a window, or filter with a reranker or judge",
@@ -112,25 +112,25 @@ def above_positive(run: FinishedRun, stage: str) -> CheckResult:
 
 
 def hidden_positives(run: FinishedRun, stage: str) -> CheckResult:
-    """Check the share of queries without a positive in the list that negatives were mined from."""
+    """Check what share of the queries has no positive in the list that its negatives were mined from."""
     rows = list(run.listed(stage))
     depth = max((len(ranked.doc_ids) for _, ranked in rows), default=0)
     hidden = sum(not np.isfinite(scores_of(row.positives, ranked)).any() for row, ranked in rows)
     share = hidden / max(len(rows), 1)
     return CheckResult.of(
         share > MOST_HIDDEN,
-        f"{share:.1%} of {len(rows):,} training queries have no positive in the top {depth:,} of the mined run",
+        f"{share:.1%} of {len(rows):,} training queries have no positive in the top {depth:,} of the run mined from",
         {"share": share, "queries": len(rows), "depth": depth},
         "the model cannot rank these positives yet; first train with in-batch negatives or start from a better model, "
-        "then mine again with that model; also check that labels and documents match",
+        "then mine with that model; also check that labels and documents match",
     )
 
 
 def learning_curve(run: FinishedRun, stage: str) -> CheckResult:
     """Check for a rising loss, or a dev metric that falls after its best value; seeds are averaged.
 
-    The loss rises if the mean of its last fifth exceeds that of its lowest fifth by three standard errors and by a
-    tenth. Refreshed negatives raise it by design. A falling loss proves nothing: only the dev metric counts.
+    The loss has risen if its mean in the last fifth of the steps exceeds that in the lowest fifth by three standard
+    errors and a tenth; refreshed negatives raise it by design. A falling loss proves nothing, unlike the dev metric.
     """
     curves = _curves(run, stage)
     figures, problems, said = Figures(), list[str](), list[str]()
@@ -154,7 +154,7 @@ def learning_curve(run: FinishedRun, stage: str) -> CheckResult:
         (problems if best - last > MOST_FALL else said).append(line)
     if problems or _watched(curves):
         return CheckResult.of(bool(problems), "; ".join(problems or said), figures, _LOWER)
-    said.append("without a dev curve, too high a rate or too many steps cannot be ruled out: the loss still falls")
+    said.append("without a dev curve, too high a rate or too many steps remain possible: the loss can fall even then")
     return CheckResult("unknown", "; ".join(said), figures, _LOWER + _WATCH)
 
 
@@ -175,7 +175,7 @@ def _watched(curves: Mapping[str, Points]) -> bool:
 
 
 def trained_rows(run: FinishedRun) -> list[str]:
-    """Return the rows of the metrics that were searched with trained models."""
+    """Return the rows of the metrics that come from searches with models that the recipe trained."""
     return [label for label, encoder in _encoders(run).items() if encoder != START]
 
 
@@ -184,7 +184,7 @@ def outcome(run: FinishedRun, label: str) -> CheckResult:
     encoders, measured = _encoders(run), run.measured
     shipped = next((row for row, encoder in encoders.items() if encoder == START), "")
     if not {label, shipped} <= measured.results.keys():
-        return CheckResult("unknown", "the metrics have no row for the start model; search and evaluate with it too")
+        return CheckResult("unknown", "the metrics have no row for the start model; also search and evaluate with it")
     metric = next((name for name in measured.results[label] if name in measured.results[shipped]), None)
     if metric is None:
         return CheckResult("unknown", f"{label} and {shipped} have no metric in common")
@@ -225,12 +225,12 @@ def _encoders(run: FinishedRun) -> dict[str, str]:
 
 
 def trained_indexes(run: FinishedRun) -> list[str]:
-    """Return the indexes that were encoded by trained models."""
+    """Return the stages that encode an index with a model that the recipe trained."""
     return [name for name in run.stages("encode") if run.encoder_of(name) not in ("", START)]
 
 
 def collapse(run: FinishedRun, index: str) -> CheckResult:
-    """Check the mean cosine of document pairs and the effective dimensions against the start model's index."""
+    """Check the mean cosine of document pairs and the effective dimensions, relative to the start model's index."""
     starts = [name for name in run.stages("encode") if run.encoder_of(name) == START]
     if not starts:
         return CheckResult("unknown", "the recipe encodes no index with the start model for comparison")
@@ -238,10 +238,10 @@ def collapse(run: FinishedRun, index: str) -> CheckResult:
     (before, wide), (after, narrow) = (_spread(run, name) for name in (first, index))
     return CheckResult.of(
         after - before > MOST_CLOSER or narrow < LEAST_KEPT * wide,
-        f"the mean cosine of two documents is {after:.3f} ({first}: {before:.3f}), and the effective dimensions are "
+        f"the mean cosine of document pairs is {after:.3f} ({first}: {before:.3f}), and the effective dimensions are "
         f"{narrow:.1f} ({wide:.1f})",
         {"cosine": after, "start_cosine": before, "dimensions": narrow, "start_dimensions": wide},
-        "the vectors collapse; lower the learning rate, raise the temperature or the batch size, and use fewer or "
+        "the vectors collapsed; lower the learning rate, raise the temperature or the batch size, and use fewer or "
         "easier negatives",
     )
 
@@ -261,7 +261,7 @@ def mean_cosine(vectors: NDArray[np.float64]) -> float:
 
 
 def effective_dimensions(vectors: NDArray[np.float64]) -> float:
-    """Return the participation ratio of the covariance's eigenvalues, tr(C)^2 / tr(C^2), from 1 to d; 0 for none.
+    """Return the participation ratio of the covariance's eigenvalues, tr(C)^2 / tr(C^2), from 1 to d; 0 for equal rows.
 
     Source: Gao et al., A theory of multineuronal dimensionality, dynamics and measurement (2017), equation 3.
     """
@@ -307,7 +307,7 @@ class Diagnosis:
 
     @property
     def suspect(self) -> tuple[CheckResult, ...]:
-        """The results that may be the cause."""
+        """The results of the checks that found a possible cause."""
         return tuple(result for result in self.results if result.state == "suspect")
 
     def to_dict(self) -> dict[str, Any]:

@@ -30,7 +30,7 @@ SAMPLED = 1_000
 
 
 def sample(count: int, purpose: str) -> NDArray[np.int64]:
-    """Return at most `SAMPLED` random numbers below `count`, ascending."""
+    """Return at most `SAMPLED` distinct random numbers below `count`, ascending: int64, the same for each purpose."""
     drawn = runtime.generator(0, "diagnosis", purpose).choice(count, min(count, SAMPLED), replace=False, shuffle=False)
     return np.sort(drawn).astype(np.int64)
 
@@ -46,7 +46,7 @@ class FinishedRun:
 
     @classmethod
     def open(cls, folder: Path, store: stores.Store) -> "FinishedRun":
-        """Open the run in a folder.
+        """Read the lock file of a run folder and check its recipe.
 
         Raises:
             DataError: the folder is not a run folder, or its lock file is damaged.
@@ -59,16 +59,16 @@ class FinishedRun:
 
     @cached_property
     def measured(self) -> metrics_files.Measured:
-        """The evaluation. Raises ArtifactError if it is missing or damaged."""
+        """The evaluation in metrics.json. Raises ArtifactError if the file is missing or damaged."""
         return metrics_files.read_metrics(self.folder / "metrics.json")
 
     def stages(self, *verbs: str) -> list[str]:
-        """Return the stages with these verbs; with several seeds, only the first copy."""
+        """Return the names of the stages with these verbs; of copies for several seeds, only the first."""
         later = {name for copies in self.recipe.copies.values() for name in list(copies.values())[1:]}
         return [name for name, spec in self.recipe.stages.items() if spec.stage in verbs and name not in later]
 
     def copies(self, stage: str) -> list[str]:
-        """Return the copies of a stage, one per seed."""
+        """Return the names of a stage's copies, one per seed, or only its own name if it has none."""
         families = (list(copies.values()) for copies in self.recipe.copies.values())
         return next((names for names in families if stage in names), [stage])
 
@@ -93,7 +93,7 @@ class FinishedRun:
         return str(self.recipe.stages[stage].dataset or DATASET)
 
     def collection(self, maker: str) -> StoredCollection:
-        """Return the collection of a stage. Raises ArtifactError if it is not in the store."""
+        """Return the collection that this stage wrote. Raises ArtifactError if it is not in the store."""
         return StoredCollection.open(self.artifact(maker).path)
 
     def encoder_of(self, index: str) -> str:
@@ -103,15 +103,15 @@ class FinishedRun:
         return maker if maker and (maker == START or trained) else ""
 
     def mined(self, stage: str) -> list[Negatives]:
-        """Return a sample of a stage's negatives. Raises ArtifactError if they are not in the store."""
+        """Return a stage's negatives for a sample of queries. Raises ArtifactError if they are not in the store."""
         file = negatives_files.read_negatives(self.artifact(stage).path / layout.NEGATIVES)
         return [file[row] for row in sample(len(file), "queries").tolist()]
 
     def listed(self, stage: str) -> Iterator[tuple[Negatives, RankedList]]:
-        """Yield the sample with the lists of the first mined run, empty for queries that are not in it.
+        """Yield each sampled query's negatives and its list in the first run mined from, empty if the run has none.
 
         Raises:
-            ArtifactError: the negatives or the run are not in the store, or no run was mined from.
+            ArtifactError: the negatives or the run are not in the store, or the stage does not mine from a run.
         """
         rows, runs = self.mined(stage), list(self.recipe.stages[stage].runs.values())
         if not runs:

@@ -24,9 +24,9 @@ class Hardness(Analysis):
     name = "hardness"
     title = "hardness of negatives"
     explained = (
-        "Ranks are those in the model's lists without labelled positives. Above the positive: the share of listed "
+        "Ranks are counted in the model's lists without labelled positives. Above the positive: the share of listed "
         "negatives that score higher than the best positive, over queries with a listed positive. Distinct: different "
-        "documents per 100 negatives. Relevant elsewhere: negatives that are positives of another query."
+        "documents, as a share of the negatives. Relevant elsewhere: negatives that are positives of another query."
     )
     drawn = slice(3, 7)
 
@@ -36,7 +36,7 @@ class Hardness(Analysis):
     run: Annotated[fields.Name, fields.Reference(("run",))] = Field(description="A model's run for the same queries.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return counts and shares by label of the negatives."""
+        """Return the counts and shares that `hardness` computes, by label of the negatives."""
         files = {label: inputs.negatives(f"negatives.{label}") for label in self.negatives}
         return {
             label: hardness(negatives_files.read_negatives(path), inputs.stream("run"), inputs.relevant())
@@ -61,14 +61,14 @@ def hardness(
     """Return the ranks of negatives in a model's lists, and the frequency of each document.
 
     Args:
-        negatives: the negatives of some queries.
-        lists: the model's run for these queries, streamed.
+        negatives: the negatives, by query.
+        lists: the model's run for these queries, streamed as pairs of a query id and its list.
         relevant: the positives of all queries, by query.
 
     Returns:
-        `queries`, the number with a negative; `negatives`, their number; and shares of the negatives: `by_rank`, at
-        ranks 1 to 10, 11 to 50, 51 to 200, and deeper or unlisted; `above`, scored above the best positive, among those
-        that can be compared, or None; `distinct` documents; `elsewhere`, positives of another query.
+        `queries`, the number of queries with a negative; `negatives`, the number of negatives; and shares: `by_rank`,
+        at ranks 1 to 10, 11 to 50, 51 to 200, and deeper or unlisted; `above`, scored above the best positive, among
+        those listed with a positive, or None; `distinct` documents; `elsewhere`, positives of any query.
     """
     documents = Counter(chain.from_iterable(item.negatives for item in negatives))
     bands, compared, above = np.zeros(len(_BANDS), np.int64), 0, 0

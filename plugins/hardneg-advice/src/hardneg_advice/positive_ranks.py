@@ -20,8 +20,8 @@ class PositiveRanks(Analysis):
     version = 2
     title = "where positives rank"
     explained = (
-        "For each query, the labelled positive with the highest score; other positives and copies are removed from the "
-        "list. Above it: the share of the first documents with a higher score."
+        "Ranks are of each query's labelled positive with the highest score, after its other positives and copies are "
+        "removed from the list. Above it: the share of the first documents with a higher score."
     )
     asks = ("qrels",)
     drawn = slice(2, None)
@@ -31,10 +31,10 @@ class PositiveRanks(Analysis):
     split: Annotated[fields.Name, fields.Option("-")] = "dev"
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return ranks and mean shares over queries with a labelled positive; `ranks` has all ranks, ascending.
+        """Return the ranks, ascending, and the mean shares over the queries with a labelled positive in the corpus.
 
         Raises:
-            DataError: no query has a labelled positive.
+            DataError: no query has a labelled positive in the corpus.
         """
         known, ranks, listed, shares, longest = known_positives(inputs, self.split), [], [], [], 0
         for (query_id, positives), ranking in zip(known.items(), inputs.lists("run", list(known)), strict=True):
@@ -68,24 +68,24 @@ class PositiveRanks(Analysis):
 
 
 def rank_in_words(results: Any) -> str:
-    """Return the median rank in words, which may be below the end of the lists."""
+    """Return the median rank as text; beyond the longest list, of N documents, `below N`."""
     beyond = results["median_rank"] > results["listed"]
     return f"below {results['listed']:,}" if beyond else f"{results['median_rank']:g}"
 
 
 def percent(share: float | None) -> str:
-    """Return a share in percent, or a dash for None."""
+    """Return a share as a percentage with one decimal place, or a dash for None."""
     return "–" if share is None else f"{share:.1%}"
 
 
 def scores_of(doc_ids: Sequence[str], ranked: RankedList) -> NDArray[np.float32]:
-    """Return the documents' scores in a list: float32 [n], nan if missing."""
+    """Return each document's score in a ranked list: float32 [n], nan if it is not listed."""
     known = dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True))
     return np.array([known.get(doc_id, np.nan) for doc_id in doc_ids], np.float32)
 
 
 def known_positives(inputs: AnalysisInputs, split: str) -> dict[str, list[str]]:
-    """Return the positives in the corpus for each query of a split; without a corpus, all positives."""
+    """Return the positives in the corpus, or all without a corpus, of each query of a split that has any."""
     known = inputs.relevant()
     query_ids = [query_id for query_id in inputs.query_ids("run", split) if query_id in known]
     there = frozenset(inputs.copies([doc_id for query_id in query_ids for doc_id in known[query_id]]))

@@ -1,4 +1,4 @@
-"""`recommend`: whether to train with mined negatives, decided by short training runs on dev queries, or by a rule."""
+"""`recommend`: whether to train with mined negatives, decided by short runs compared on dev queries, or by a rule."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ STATIC_RATES, OTHER_RATES = (0.01, 0.03, 0.1), (1e-5, 3e-5, 1e-4)
 """Learning rates to choose from, for a static model and for a transformer."""
 TEMPERATURE = 0.05
 STEPS = 400
-"""The default steps per training run, as in the runs that evaluated the rule."""
+"""The default number of steps per training run, as in the runs that evaluated the rule."""
 _DEPTH = 200
 _WIDTH = 110
 _LOSS = "infonce"
@@ -50,14 +50,14 @@ def recommend(
     train_options: Annotated[Mapping[str, Any], _OPTION] = {},
     **where: Unpack[arguments.Where],
 ) -> "RecommendedNegatives":
-    """Choose how to train on a collection from short training runs, show why, and write a recipe for it.
+    """Choose how to train on a collection by comparing short training runs, show why, and write a recipe for it.
 
-    The model is trained with in-batch negatives alone, and with the top documents of its lists, each at three learning
-    rates. The results are compared on the dev queries with the untrained model and with BM25.
+    The model is trained with in-batch negatives alone and with the top documents of its lists as negatives, each at
+    three learning rates. The dev queries compare the results with the untrained model and, if installed, with BM25.
 
     Raises:
         UsageError: the split is the test split.
-        RecipeError: training has no such option.
+        RecipeError: there is no such training option.
         DataError: the dataset has no such split, or no split train.
 
     Example: hardneg recommend --dataset beir:FOLDER --model NAME --output recommended.yaml
@@ -97,7 +97,7 @@ class Trials:
 
     @property
     def batch(self) -> int:
-        """The queries per step."""
+        """The number of queries per step: the option `batch_size`, or its default."""
         return int(self.options.get("batch_size", training_options.LearningOptions.batch_size))
 
     def fitted(self, model: model_specs.ModelSpec) -> "Trials":
@@ -120,7 +120,7 @@ class Trials:
         )
 
     def stages(self) -> dict[str, Any]:
-        """Return the stages that rank positives, train each arm at each rate, and evaluate all."""
+        """Return the stages that rank positives and, unless `steps` is 0, train each arm at each rate and evaluate."""
         ranks = {"positive-ranks": {"run": "run", "depth": TOP, "split": self.split}}
         stages = {
             "index": {"stage": "encode"},
@@ -138,7 +138,7 @@ class Trials:
         return stages | {"trials": {"stage": "evaluate", "runs": runs, "split": self.split, "metrics": [METRIC]}}
 
     def recipe(self, rates: Mapping[str, float], chosen: str, tested: str) -> dict[str, Any]:
-        """Return stages and outputs of a recipe that trains both arms as in the trials; tested: the test split."""
+        """Return the stages and outputs of a recipe that trains both arms as in the trials and tests on `tested`."""
         beside, runs = self._beside(tested)
         stages = {"index": {"stage": "encode"}, **beside, "train-run": self._list("train"), "negatives": _MINING}
         for arm, name in _TRAINED.items():
@@ -203,12 +203,12 @@ class RecommendedNegatives:
 
     @property
     def arm(self) -> str:
-        """The arm to train: the better one of the trials (`in-batch` if equal), or the rule's."""
+        """The arm to train: the one with the higher mean in the trials (`in-batch` if equal), or the rule's."""
         rows = self.rows
         return self._guess[0] if rows is None else max(ARMS, key=lambda arm: float(rows[arm]["mean"]))
 
     def answer(self) -> str:
-        """Return the advice in a sentence."""
+        """Return the advice in one or two sentences."""
         best, rows = ARMS[self.arm], self.rows
         if rows is None:
             return f"A guess without training runs: {best}."
@@ -217,13 +217,13 @@ class RecommendedNegatives:
         if name == SHIPPED:
             return f"Do not train: as shipped, the model has {scores}, and no run beats it; best of these: {best}."
         how = f"learning rate {row['rate']:g}, {self.trials.steps:,} steps, loss {_LOSS}"
-        return f"Train with {best}: {how}. {scores}, as shipped {tables.number(rows[SHIPPED]['mean'])}."
+        return f"Train with {best}: {how}. {scores}, against {tables.number(rows[SHIPPED]['mean'])} as shipped."
 
     def reasons(self) -> list[str]:
-        """Return the evidence, the rule's advice, and its limits."""
+        """Return sentences on the evidence and the rule's advice and, if it decides, on the rule's limits."""
         arm, reason = self._guess
         queries, said = self.ranks["queries"], f"{ARMS[arm]}. {reason}"
-        few = [f"Too few queries to choose on: {queries}, fewer than {FEW}."] if queries < FEW else []
+        few = [f"Too few queries to choose on: {queries}; use at least {FEW}."] if queries < FEW else []
         facts = rule.facts(self.ranks, int(self.dataset["documents"]), self.trials.batch)
         if self.rows is None:
             return [*few, facts, f"By the rule: {said}", *rule.doubts(self.ranks)]
@@ -238,13 +238,13 @@ class RecommendedNegatives:
         return {**answer, "trials": self.rows, "ranks": ranks, "documents": self.dataset["documents"]}
 
     def recipe(self, path: Path) -> str:
-        """The text of the recipe for a path; it trains the chosen arm as in the trials."""
+        """Return the recipe as YAML, with the reasons as comments; path: where it will be, for the command in them."""
         trials, rows = self.trials, self.rows
         tested = "test" if self.dataset["splits"].get("test", {}).get("queries") else trials.split
         head = [f"Chosen by `hardneg recommend` on the queries of split {trials.split}", " "]
         head += [f"  hardneg recipe run {path}", " ", self.answer(), *self.reasons()]
         if tested == trials.split:
-            head.append(f"There is no split test, so the recipe is tested on split {tested}, on which it was chosen.")
+            head.append(f"There is no test split, so the recipe is tested on split {tested}, on which it was chosen.")
         rates = {arm: float(rows[arm]["rate"]) if rows else trials.rates[0] for arm in ARMS}
         shared = {key: self.tree[key] for key in ("dataset", "model", "seed")}
         tree = {"title": "Recommended negatives", **shared, **trials.recipe(rates, self.arm, tested)}
@@ -263,7 +263,7 @@ class RecommendedNegatives:
         stores.replace_text(file, self.recipe(file))
 
     def section(self) -> tables.Section:
-        """Return the training runs and the reasons; the answer is printed first."""
+        """Return the table of training runs, if there are any, and the reasons; the answer is not in it."""
         return tables.Section("", [rule.table(self.rows)] if self.rows else [], lines=self.reasons())
 
     def __repr__(self) -> str:

@@ -10,28 +10,28 @@ from hardneg_advice.positive_ranks import percent, rank_in_words
 SHIPPED, LEXICAL = "as shipped", "BM25"
 ALONE, FIRST = "in-batch", "first"
 TOP = 10
-"""The number of documents per list that arm `first` uses as negatives."""
+"""The number of top documents of each list that the arm `first` uses as negatives."""
 ARMS = {ALONE: "in-batch negatives alone", FIRST: f"topk, {TOP} per query"}
 LABELS = {SHIPPED: "the model as shipped", **ARMS, LEXICAL: LEXICAL}
 METRIC = "mrr@10"
 LEVEL = 0.01
 MOST_ABOVE, UNKNOWN = 0.5, (0.45, 0.6)
-"""The largest share of top documents above the positive with which they are used, and the range of doubt."""
+"""The largest share of top documents above the positive at which the rule uses them, and the shares in doubt."""
 FEW = 50
-"""The minimum number of queries for a choice."""
+"""The minimum number of queries for a reliable choice."""
 
 
 def trial(arm: str, rate: float) -> str:
-    """Return the name of the stage, and row, that trains an arm at a learning rate."""
+    """Return the name of the stage that trains an arm at a learning rate, and of its row in the results."""
     return f"{arm} at {rate:g}"
 
 
 def compare(measured: Mapping[str, Mapping[str, float]], rates: Sequence[float]) -> dict[str, dict[str, Any]]:
     """Return the results by row: the model as shipped, each arm at its best rate, and BM25 if it was measured.
 
-    measured: the metric by row and dev query. `best` is the highest mean except BM25's, the first one if tied. `p` is
-    the larger one of two paired tests against the best, Holm-corrected over all pairs, because the best row is chosen
-    by its scores. `as_good`: not significantly different from the best.
+    measured: the metric by row and dev query. `best`: whether the mean is the highest, BM25 aside (the first, if tied).
+    `p`: the larger p of two paired tests against the best row, Holm-corrected over all pairs, because the best row is
+    chosen by its scores. `as_good`: not significantly different from the best.
     """
     by_rate = {arm: {rate: fmean(measured[trial(arm, rate)].values()) for rate in rates} for arm in ARMS}
     best_rate = {arm: max(means, key=means.__getitem__) for arm, means in by_rate.items()}
@@ -59,12 +59,12 @@ def compare(measured: Mapping[str, Mapping[str, float]], rates: Sequence[float])
 
 
 def ends_of(row: Mapping[str, Any]) -> str:
-    """Return the interval of a row's mean in words."""
+    """Return the interval of a row's mean as text in brackets, or a dash if it has none."""
     return "–" if row["interval"] is None else tables.bounds(intervals.Interval(*row["interval"]))
 
 
 def sentences(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the significant differences, and reasons for doubt."""
+    """Yield a sentence on the significant differences, then reasons for doubt."""
     test = f"paired tests over the queries, level {LEVEL:g}, Holm's correction over all pairs"
     best = next(row for row in rows.values() if row["best"])
     good = [LABELS[name] for name, row in rows.items() if row["as_good"] and name != LEXICAL]
@@ -74,13 +74,13 @@ def sentences(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         yield f"Not significantly different from the highest ({test}): {'; '.join(good)}. Any of these will do."
     if LEXICAL in rows and rows[LEXICAL]["mean"] > best["mean"]:
         p, mean = tables.equation("p", rows[LEXICAL]["p"]), tables.number(rows[LEXICAL]["mean"])
-        yield f"BM25, without any training, scores {mean}, more than all of these ({p})."
+        yield f"BM25, without any training, scores {mean}, higher than each of these ({p})."
     for arm in ARMS:
         rates = [float(rate) for rate in rows[arm]["by_rate"]]
         if len(rates) > 1 and rows[arm]["rate"] in (min(rates), max(rates)):
             rate = f"{rows[arm]['rate']:g}"
-            yield f"{ARMS[arm]}: the best rate, {rate}, is the lowest or highest tried; a rate beyond it may do better."
-    yield "One seed, chosen on these queries: expect lower scores on others."
+            yield f"{ARMS[arm]}: the best rate, {rate}, is the lowest or highest tried; rates beyond it may do better."
+    yield "Chosen with one seed on these queries: expect lower scores on other queries."
 
 
 def table(rows: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -102,7 +102,7 @@ def advice(ranks: Mapping[str, Any], documents: int, batch: int) -> tuple[str, s
     ranks: results of analysis `positive-ranks`. documents: size of the corpus. batch: queries per step.
     """
     first, above, reach = f"the first {TOP}", ranks["above"], documents / batch
-    in_batch = f"the nearest in-batch negative of {batch:,} queries is at about rank {reach:,.0f}."
+    in_batch = f"with {batch:,} queries per step, the nearest in-batch negative is at about rank {reach:,.0f}."
     seen = f"{percent(above)} of {first} score above the best positive, so"
     if ranks["within"]["1"] > 0.5:
         alone = "Most queries already rank a positive first, so there is little to gain: train briefly, or not at all"
@@ -119,7 +119,7 @@ def doubts(ranks: Mapping[str, Any]) -> Iterator[str]:
     """Yield the limits of the rule, in sentences."""
     yield (
         "This is a guess: on new collections, the rule was never shown to be better than in-batch negatives alone, and "
-        "it was worse on two of eight, by .013 and .020 MRR@10. The rate matters more, and none is chosen."
+        "it was worse on two of eight, by .013 and .020 MRR@10. The learning rate matters more; this chooses none."
     )
     yield f"For recall (R@100), train with {ARMS[ALONE]}: mined negatives were not shown to raise it on any collection."
     low, high = UNKNOWN
@@ -128,8 +128,8 @@ def doubts(ranks: Mapping[str, Any]) -> Iterator[str]:
 
 
 def facts(ranks: Mapping[str, Any], documents: int, batch: int) -> str:
-    """Return the facts that the rule uses, in words."""
-    beyond = int(intervals.distributions().binom.ppf(0.025, len(ranks["ranks"]), 0.5))  # of its exact 95 % interval
+    """Return a sentence with the facts that the rule uses."""
+    beyond = int(intervals.distributions().binom.ppf(0.025, len(ranks["ranks"]), 0.5))  # of its exact 95% interval
     ends = f" [{ranks['ranks'][beyond - 1]:,}, {ranks['ranks'][-beyond]:,}]" if beyond else ""
     first, within = f"the first {ranks['depth']}", percent(ranks["within"][str(ranks["depth"])])
     return (

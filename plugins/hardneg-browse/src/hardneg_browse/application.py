@@ -60,7 +60,7 @@ class Access:
 
     @property
     def writing(self) -> str:
-        """Token of forms that write, derived from the secret token."""
+        """Token that a form must send to write marks, derived from the secret token."""
         return hmac.new(self.token.encode(), b"write", sha256).hexdigest()
 
     @property
@@ -71,7 +71,7 @@ class Access:
     def refusal(self, request: Request) -> str | None:
         """Return the reason to refuse a request, or None.
 
-        Requests for another host name (DNS rebinding) and forms of another site (by their origin) are refused.
+        Requests for another host name (DNS rebinding) and forms from another site (by their origin) are refused.
         """
         headers, host = request.headers, request.headers.get("host", "")
         if host not in {f"{HOST}:{self.port}", f"localhost:{self.port}"}:
@@ -126,7 +126,7 @@ class Guard:
 
 
 def page(name: str, templates: Environment | None = None, **content: Any) -> str:
-    """Render one page; templates: by default those of the server."""
+    """Render the page with this name; templates: by default, the server's."""
     return (templates or _server_templates()).get_template(f"{name}.html.j2").render(content)
 
 
@@ -137,7 +137,7 @@ def style() -> str:
 
 
 def policy(forms: str) -> str:
-    """A Content-Security-Policy without scripts or fetches; `forms`: the targets of forms."""
+    """A Content-Security-Policy without scripts or fetches; forms: the permitted targets of forms."""
     digest = b64encode(sha256(style().encode()).digest()).decode()
     return (
         f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; form-action {forms}; base-uri 'none'; "
@@ -276,7 +276,7 @@ class Site:
         return link("/query", q=query_id, list=label) + f"#negative-{number}"
 
     def message(self, title: str, text: str, status: int) -> Response:
-        """Return a page with one message."""
+        """Return a page with one message; status: the HTTP status."""
         return HTMLResponse(page("message", title=title, text=text), status)
 
     def _page(self, name: str, label: str, **content: Any) -> str:
@@ -327,7 +327,7 @@ def export_pages(browsed: Browsed, marks: Marks, folder: Path, count: int = QUER
 
 
 def application(site: Site) -> Guard:
-    """Return the guarded ASGI application."""
+    """Return the ASGI application that shows the pages and saves marks, behind a guard."""
     routes = [Route(path, _shows(make, site), methods=["GET"]) for path, make in site.pages.items()]
     pages = Starlette(routes=[*routes, Route("/mark", _marking(site), methods=["POST"])])
     return Guard(

@@ -47,7 +47,7 @@ class QueryMatches:
 
 @dataclass(frozen=True)
 class QuerySearch:
-    """Searchable queries: ids, and texts in the same order, which may be empty."""
+    """Searchable queries: their ids and, in the same order, their texts, each of which may be empty."""
 
     query_ids: Sequence[str]
     texts: Sequence[str]
@@ -71,7 +71,7 @@ class QuerySearch:
 
 
 TOP = 20
-"""Number of top documents of a run to show per query as negatives."""
+"""Maximum number of a run's top documents to show as negatives of a query."""
 
 
 class MinedFile:
@@ -133,7 +133,7 @@ def map_run(path: Path, target: Path, task: runtime.Task) -> MinedFile:
 
 @dataclass(frozen=True)
 class TopOfRun:
-    """The top documents of a run for each query, without the query's positives."""
+    """The top documents of each query in a run, without its positives, as negatives: at most `TOP`."""
 
     run: MinedFile
     positives: Mapping[str, Sequence[str]]
@@ -175,7 +175,7 @@ class Browsed:
 
     @cached_property
     def search(self) -> QuerySearch:
-        """The queries of the split or, without a collection, of the lists; with `first` only those with negatives."""
+        """The queries of the split or, without a collection, of all files; with `first`, the first with negatives."""
         if self.collection is not None:
             queries = self.collection.queries(self.sources.split)
             found = QuerySearch(queries.query_ids, queries.texts)
@@ -191,7 +191,7 @@ class Browsed:
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
-        """Row number of each query."""
+        """Row number in `search` of each query, by id."""
         return {query_id: position for position, query_id in enumerate(self.search.query_ids)}
 
     def text(self, query_id: str) -> str:
@@ -200,7 +200,7 @@ class Browsed:
         return "" if position is None else self.search.texts[position]
 
     def documents(self, doc_ids: Sequence[str]) -> dict[str, Document]:
-        """Return the known documents among these, by id."""
+        """Return the given documents that are in the corpus, by id; empty without a collection."""
         if self.collection is None:
             return {}
         rows = self.collection.corpus.rows(doc_ids)
@@ -223,7 +223,7 @@ def opened(sources: BrowseSources, progress: runtime.Progress) -> Iterator[Brows
         collection = StoredCollection.open(sources.dataset) if sources.dataset else None
         if collection is not None and sources.split not in collection.splits:
             known = ", ".join(collection.splits) or "none"
-            raise errors.DataError(f"{{split}} {sources.split}: no such split in the dataset; it has {known}", "split")
+            raise errors.DataError(f"{{split}} {sources.split}: no such split; available: {known}", "split")
         known_positives = qrels_files.positives(collection.all_qrels()) if collection else {}
         runs = {}
         for number, (label, path) in enumerate(sources.runs.items()):

@@ -27,7 +27,7 @@ def browse(
         None, help="File of marks; default: NAME.marks.qrels next to the input.", rich_help_panel=_WRITTEN
     ),
     export: Path | None = typer.Option(
-        None, help="Export the first 200 queries to this folder, without a server.", rich_help_panel=_WRITTEN
+        None, help="Write static pages of the first 200 queries to this folder.", rich_help_panel=_WRITTEN
     ),
     overwrite: bool = typer.Option(
         False, "--overwrite", help="Replace existing output, unless it is also an input.", rich_help_panel=_WRITTEN
@@ -37,7 +37,7 @@ def browse(
 ) -> None:
     """Inspect mined negatives, dropped candidates and likely false negatives in a browser.
 
-    Only this machine can open the page. `mine --also-qrels` adds the documents marked as relevant to the positives.
+    Only this machine can open the page. `mine --also-qrels` uses the documents that you mark there as positives.
 
     Example: hardneg browse runs/star-passage-demo
 

@@ -45,7 +45,7 @@ def clean(text: str) -> str:
 
 
 def content_words(text: str) -> frozenset[str]:
-    """Return the case-folded words and numbers of a text, without stop words."""
+    """Return the case-folded words and numbers in the first `OPENED` characters of a text, without stop words."""
     return frozenset(word_terms.terms(text[:OPENED])).difference(_COMMON)
 
 
@@ -67,7 +67,7 @@ def beginning(text: str, most: int = 300) -> str:
 
 
 def cut(text: str, wanted: Collection[str]) -> CutText:
-    """Split a long text after a word."""
+    """Mark the wanted words of a text; split it after a word if it is longer than `SHOWN` characters."""
     shown = clean(text[:OPENED])
     if len(shown) <= SHOWN:
         return CutText(marked(shown, wanted), Markup(""), len(text), len(text) > OPENED)
@@ -106,7 +106,7 @@ class Standing(NamedTuple):
 
 
 def standings(ranked: RankedList, doc_ids: Collection[str]) -> dict[str, Standing]:
-    """Return rank and score of the documents that are in a list."""
+    """Return the rank and score of each of these documents that is in a list, by id."""
     wanted = set(doc_ids)
     listed = zip(ranked.doc_ids, ranked.scores.tolist(), strict=True)
     return {doc_id: Standing(rank, score) for rank, (doc_id, score) in enumerate(listed, 1) if doc_id in wanted}
@@ -130,9 +130,9 @@ def resemblance(first: Shingles, second: Shingles) -> float:
 
 
 def above(negative: Standing | None, positive: Standing | None, listed: int) -> float:
-    """Return 1 - rank of the negative / rank of the best positive, or 0 if the negative ranks below.
+    """Return 1 - rank of the negative / rank of the best positive, or 0 if the negative ranks below or is not listed.
 
-    A positive missing from a list of `listed` documents counts as the one after its end.
+    A positive missing from a list of `listed` documents counts as ranked right after its end.
     """
     if negative is None:
         return 0.0
@@ -155,7 +155,7 @@ class Evidence:
         return cls(query_id, known, lists)
 
     def suspected(self, positive: Sequence[str], negative: Sequence[str]) -> list[SuspectedNegative]:
-        """Score negatives against the positives: copy + agreement.
+        """Return each distinct negative with its suspicion score, copy + agreement.
 
         copy: the highest resemblance to a positive, if at least 0.3. agreement: the mean of `above` over the runs.
         """
@@ -179,7 +179,7 @@ class Evidence:
         if score < _COPY:
             score, alike = 0.0, ""
         else:
-            reasons.append(f"shares {100 * score:.0f} % of its word triples with positive {alike}")
+            reasons.append(f"shares {100 * score:.0f}% of word triples with positive {alike}")
         for label, ranks in by_list.items():
             positive = best[label]
             if height := above(ranks.get(doc_id), positive, len(self.lists[label].doc_ids)):
@@ -326,11 +326,11 @@ class Survey:
         return self.done >= self.total
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the pass in a background thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread and wait for it."""
+        """Stop the pass and wait for its thread."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()

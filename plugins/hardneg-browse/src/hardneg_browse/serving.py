@@ -54,7 +54,7 @@ class BrowsePage:
             thread.join()
 
     def close(self) -> None:
-        """Stop the server."""
+        """Stop the server and remove its temporary files."""
         self._held.close()
 
     def __enter__(self) -> "BrowsePage":
@@ -102,13 +102,13 @@ def browse(
     store: str | Path | None = None,
     progress: bool | runtime.Progress = False,
 ) -> BrowsePage:
-    """Serve a page of negatives on this machine, in another thread.
+    """Serve a page of negatives on this machine, in another thread, and return it.
 
     Args:
         what: a run folder, the result of `hardneg.mine`, or files of negatives and runs.
         dataset: texts and judgements for files, in any form that `hardneg.mine` accepts.
         split: split of the queries; default: the split of the negatives, or train.
-        runs: TREC runs to show ranks and scores of.
+        runs: TREC runs to show ranks and scores from.
         dropped: file of candidates that the miner dropped, as written by `hardneg mine --dropped`.
         marks: file of marks; default: NAME.marks.qrels next to the input.
         port: port number; 0 for any free port.

@@ -45,10 +45,10 @@ class BrowseSources:
 
 
 def of_run_folder(folder: Path, store: stores.Store, split: str | None = None) -> BrowseSources:
-    """Find the artifacts of a finished recipe in the store; split: by default that of its first negatives.
+    """Find the artifacts of a finished recipe in the store; split: by default the split of its first negatives.
 
-    Only artifacts of one collection are shown, that of the first negatives or else of the first run, because generated
-    queries have other ids and texts.
+    Only the artifacts of one collection are shown, the collection of the first negatives or, without any, of the first
+    run: generated queries have other ids and texts.
 
     Raises:
         DataError: not a run folder, or the store has none of its artifacts.
@@ -80,15 +80,15 @@ def of_run_folder(folder: Path, store: stores.Store, split: str | None = None) -
 
 
 def of_files(paths: list[Path], split: str) -> BrowseSources:
-    """Label files of negatives (`.arrow`) and runs by their names.
+    """Return files of negatives (`.arrow`) and runs by label, the file name without its suffix.
 
     Raises:
-        UsageError: two files have the same name.
+        UsageError: two files have the same label.
     """
     labels = [path.name.removesuffix(".gz").removesuffix(path.suffix) or path.name for path in paths]
     labels = [label.removesuffix(".trec") for label in labels]
     if twice := {label for label in labels if labels.count(label) > 1}:
-        raise errors.UsageError(f"{', '.join(sorted(twice))}: two files have this name; rename one")
+        raise errors.UsageError(f"{', '.join(sorted(twice))}: two files have this name before the suffix; rename one")
     named = dict(zip(labels, paths, strict=True))
     negatives = {label: path for label, path in named.items() if path.suffix == ".arrow"}
     runs = {label: path for label, path in named.items() if path.suffix != ".arrow"}
@@ -113,14 +113,14 @@ def _is_run_of(item: Any, split: str) -> bool:
 
 
 def with_others(sources: BrowseSources, runs: Sequence[Path] = (), dropped: Path | None = None) -> BrowseSources:
-    """Add runs and a file of dropped candidates.
+    """Return the sources with more runs and with a file of candidates dropped for the first negatives.
 
     Raises:
         UsageError: a file is not a run, two have the same name, or there are no negatives for `dropped`.
     """
     if dropped is not None:
         if not sources.negatives:
-            raise errors.UsageError("{dropped}: needs a file of negatives", "dropped")
+            raise errors.UsageError("{dropped}: requires a file of negatives or a run folder with negatives", "dropped")
         sources = replace(sources, dropped={**sources.dropped, next(iter(sources.negatives)): dropped})
     more = of_files(list(runs), sources.split) if runs else sources
     if runs and (wrong := [*more.negatives, *(label for label in more.runs if label in sources.runs)]):
@@ -129,7 +129,7 @@ def with_others(sources: BrowseSources, runs: Sequence[Path] = (), dropped: Path
 
 
 def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, session: sessions.Session) -> BrowseSources:
-    """Find the files of a run folder, or label these files.
+    """Return the sources of a run folder, or of files, with the texts and judgements of `dataset` if it is given.
 
     Raises:
         UsageError: a file is missing, or the arguments contradict each other.
@@ -157,7 +157,7 @@ def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, session
 
 
 def mined_sources(mined: Any) -> BrowseSources:
-    """Find the files of a result of `hardneg.mine`; marks are saved in the current folder."""
+    """Return the sources of a result of `hardneg.mine`; marks are saved in the current folder."""
     dropped = {mined.name: mined.folder / layout.DROPPED} if (mined.folder / layout.DROPPED).is_file() else {}
     return BrowseSources(
         mined.name,
@@ -186,11 +186,11 @@ class Marks:
             )
 
     def of(self, query_id: str) -> frozenset[str]:
-        """Return the documents marked for a query."""
+        """Return the documents marked as relevant to a query."""
         return frozenset(doc_id for doc_id, relevance in self._known.get(query_id, {}).items() if relevance > 0)
 
     def all(self) -> list[tuple[str, str]]:
-        """Return (query id, document id) of all marks, in file order."""
+        """Return the pair (query id, document id) of each mark, in file order."""
         return [
             (query_id, doc_id)
             for query_id, judged in list(self._known.items())

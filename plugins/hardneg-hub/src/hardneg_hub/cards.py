@@ -1,4 +1,4 @@
-"""Cards of repositories with huggingface_hub's classes, and the run folders they describe."""
+"""Repository cards, written with huggingface_hub's classes, and the run folders that they describe."""
 
 import json
 import re
@@ -30,7 +30,7 @@ class RecordedRun:
 
     @classmethod
     def open(cls, folder: Path, store: stores.Store) -> "RecordedRun":
-        """Read the lock file of a run folder. Raises DataError for other files."""
+        """Read the lock file of a run folder. Raises DataError if it is missing or damaged."""
         lock, recipe = recipes.read_lock(folder), None
         with suppress(errors.HardnegError):
             recipe = recipes.check_recipe(lock["tree"], Path(f"{lock['recipe']}.yaml"), lock["preset"])
@@ -55,7 +55,7 @@ class RecordedRun:
 
     @property
     def dataset_title(self) -> str:
-        """The dataset's name without its loader."""
+        """The last part of the dataset's name, without its loader."""
         return self.dataset.rpartition(":")[2].rpartition("/")[2]
 
     @property
@@ -65,15 +65,15 @@ class RecordedRun:
         return yaml.safe_dump({**self.lock, "command": "", "tree": tree}, sort_keys=False, allow_unicode=True).encode()
 
     def key(self, stage: str) -> str:
-        """The key of a stage's result."""
+        """The key of a stage's result or, for `start`, of the start model; empty if unknown."""
         return str(self.lock["start_model"] if stage == "start" else self.lock["keys"].get(stage, ""))
 
     def artifact(self, stage: str) -> Any:
-        """The artifact of a stage, if the store still has it."""
+        """The artifact of a stage, or None if the store no longer has it."""
         return self.store.find(key) if (key := self.key(stage)).isalnum() else None
 
     def output(self, output_type: str) -> str | None:
-        """The stage that wrote the model or index in the folder."""
+        """The stage that wrote the run folder's model or index, or None."""
         return self.recipe.outputs.get(output_type) if self.recipe else None
 
     def negatives_of(self, stage: str | None) -> list[str]:
@@ -88,20 +88,20 @@ class RecordedRun:
 
     @cached_property
     def measured(self) -> metrics_files.Measured | None:
-        """The published metrics."""
+        """The run folder's metrics; None without a metrics file."""
         path = self.folder / layout.METRICS
         return metrics_files.read_metrics(path) if path.is_file() else None
 
     @cached_property
     def evaluation(self) -> Any:
-        """The evaluation stage behind the published metrics."""
+        """The options of the stage that evaluated the systems in the metrics, or None if there is none."""
         systems = list(self.measured.results) if self.measured else None
         stages = (spec for spec in self.stages.values() if spec.stage == "evaluate")
         return next((spec for spec in stages if list(spec.runs) == systems), None)
 
     @property
     def queries(self) -> str:
-        """The kind of queries behind the published metrics: `written queries` if generated, otherwise `queries`."""
+        """The kind of queries that the metrics are over: `written queries` if they were generated, else `queries`."""
         spec, recipe = self.evaluation, self.recipe
         return "written queries" if spec and recipe and spec.on_written_queries(recipe.view("")) else "queries"
 
@@ -132,7 +132,7 @@ class RecordedRun:
 MODEL_PATH = "path/to/this/folder"
 """The placeholder path of a model in a card, if it is in no repository."""
 MODEL = "the-model"
-"""Placeholder for the model of an index with unknown repository."""
+"""The placeholder for the model of an index if the model's repository is unknown."""
 _USE = "## Use"
 _BY_HARDNEG = """\
 from pathlib import Path
@@ -145,7 +145,7 @@ searcher = open_store(Path(folder))"""
 
 
 def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str, paragraphs: Sequence[str]) -> str:
-    """The hub card of a model, from the card in its folder; text added by the user stays.
+    """The hub card of a model, from the card in its folder; text that the user added is kept.
 
     repo: the repository. model: the stage of `run` that trained it. paragraphs: paragraphs on its origin.
 
@@ -158,7 +158,7 @@ def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str,
         card = ModelCard(whole)
     except (yaml.YAMLError, ValueError, TypeError) as error:
         first = str(error).partition("\n")[0]
-        raise errors.DataError(f"README.md: invalid card metadata ({first})") from None
+        raise errors.DataError(f"README.md: invalid card metadata ({first}); correct it") from None
     card.text = card.text.replace(MODEL_PATH, repo)
     if run is not None:
         own, content = run.scores(model)
@@ -177,7 +177,7 @@ def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str,
 
 
 def eval_results(run: RecordedRun, means: Mapping[str, float]) -> list[Any]:
-    """The means of a system by metric, for `model-index`: `EvalResult`s."""
+    """Return a system's means by metric as a list of `EvalResult`s, for the card's `model-index`."""
     from huggingface_hub import EvalResult
 
     return [
@@ -211,7 +211,7 @@ def _scores_section(run: RecordedRun, own: Sequence[str], content: Mapping[str, 
     count = max(len(values) for system in own for values in content["per_query"][system].values())
     caption = (
         f"Means over {count:,} {run.queries} of the split `{run.evaluation.split if run.evaluation else ''}` of "
-        f"{run.dataset_title}; in brackets their 95 % confidence intervals over queries."
+        f"{run.dataset_title}; in brackets their 95% confidence intervals over queries."
     )
     if len(content["metrics"]) > len(own):
         caption += f" This model is {' and '.join(own)}; the other rows were measured in the same evaluation."
@@ -227,7 +227,7 @@ def table(rows: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def origin_section(run: RecordedRun | None, stage: str | None, artifact: Any) -> list[str]:
-    """Paragraphs on the origin of a result, from a run's stage or an artifact's manifest; empty without both."""
+    """Paragraphs on the origin of a result, from a run's stage or an artifact's manifest; empty with neither."""
     facts: dict[str, object]
     if run is not None and stage:
         preset = f", preset `{run.lock['preset']}`" if run.lock.get("preset") else ""
@@ -241,7 +241,7 @@ def origin_section(run: RecordedRun | None, stage: str | None, artifact: Any) ->
             "Key": f"`{run.key(stage)}`",
             "Made by": f"hardneg {run.lock.get('hardneg', '')}, pushed by hardneg {version('hardneg')}",
         }
-        more = [f"`{LOCK}` next to this card has the whole recipe, and the key of each of its steps."]
+        more = [f"`{LOCK}` next to this card contains the whole recipe and the key of each step."]
         return ["## How it was made", listed(facts), *more]
     if artifact is None:
         return []
@@ -264,7 +264,7 @@ def mined_by(run: RecordedRun, stage: str) -> str:
 
 
 def dataset_card(repo: str, metadata: Mapping[str, Any], paragraphs: Sequence[str], lines: str, after: str = "") -> str:
-    """The card of a dataset repository; lines: Python code that opens it; after: the text below."""
+    """The card of a dataset repository; lines: Python code that opens it; after: text below the code."""
     from huggingface_hub import DatasetCardData
 
     data = DatasetCardData(pretty_name=repo.rpartition("/")[2], **metadata).to_yaml()

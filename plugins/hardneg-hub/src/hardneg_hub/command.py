@@ -1,4 +1,4 @@
-"""`hardneg push`: a model, an index or negatives to the Hugging Face hub."""
+"""`hardneg push`: upload a model, an index or negatives to the Hugging Face hub."""
 
 import sys
 from pathlib import Path
@@ -22,7 +22,7 @@ def push(
         None, help="From a run folder: model (default), index or negatives.", autocompletion=lambda: [*UPLOADS]
     ),
     model: str = typer.Option("", help="For an index: the repository of the model that encoded it, for the card."),
-    public: bool = typer.Option(False, "--public", help="Make the repository public, after asking; default private."),
+    public: bool = typer.Option(False, "--public", help="Make the repository public, after asking; default: private."),
     yes: bool = typer.Option(False, "--yes", help="Do not ask for confirmation."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Show the files and the card without contacting the hub."),
     message: str = typer.Option("", help="The commit message."),
@@ -45,7 +45,7 @@ def push(
         for path, size in [*sizes.items()][:_SHOWN]:
             terminal.say(f"  {records.size(size):>9}  {path}")
         if (more := len(sizes) - _SHOWN) > 0:
-            terminal.say(f"  and {records.counted(more, 'file')} more")
+            terminal.say(f"  and {records.counted(more, 'more file')}")
         for note in upload.notes:
             terminal.say(f"  {note}")
         if dry_run:

@@ -52,7 +52,7 @@ _INDEX_FILES = (
 
 
 def check_name(name: str, argument: str = "repo") -> None:
-    """Raise UsageError for an invalid repository name; argument: the argument with the name."""
+    """Raise UsageError for an invalid repository name; argument: the argument to name in the error."""
     if not HUB_ID.fullmatch(name) or len(name) > _LONGEST or re.search(r"--|\.\.|\.git$|[-.](?:/|$)", name):
         rule = f"at most {_LONGEST} letters, digits, `-`, `_` and `.`, such as org/name"
         raise errors.UsageError(f"{{{argument}}} {name!r}: not a repository name; use {rule}", argument)
@@ -78,7 +78,7 @@ class PushedFolder:
 
     @property
     def origin(self) -> list[str]:
-        """Paragraphs of a card."""
+        """The card's paragraphs on how the content was made."""
         return origin_section(self.run, self.stage, self.artifact)
 
 
@@ -222,8 +222,8 @@ def _negatives(pushed: PushedFolder, repo: str, scratch: Path) -> dict[str, Path
     if run is not None and stage and artifact is not None:
         split = str(getattr(run.stages[stage], "split", "train"))
         key, keys = artifact.origin["inputs"].get(DATASET), {key: name for name, key in run.lock["keys"].items()}
-        written = f" that stage `{keys[key]}` made" if keys.get(key, DATASET) != DATASET else ""
-        about = f"Negatives of the {split} queries{written} of {run.dataset_title}, {mined_by(run, stage)}."
+        written = f" (written by stage `{keys[key]}`)" if keys.get(key, DATASET) != DATASET else ""
+        about = f"Negatives of the {split} queries of {run.dataset_title}{written}, {mined_by(run, stage)}."
         sources = {split: artifact.path / layout.NEGATIVES}
     tables = {split: scratch / f"{split}-00000-of-00001.parquet" for split in sources}
     for split, source in sources.items():
@@ -271,7 +271,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def form_in(folder: Path) -> str | None:
-    """The content of an index folder; None for other folders."""
+    """What an index folder contains: `weights`, `token-vectors` or `vectors`; None for other folders."""
     if (folder / "sparse.json").exists():
         return "weights"
     if not (folder / "index").exists() and not (folder / SHARDS).exists():

@@ -17,7 +17,7 @@ _ADVICE = {
     401: "rejects the token; run `hf auth login`, or set HF_TOKEN to a valid one",
     403: "does not let this token write there; use a token with the role `write`, and your own name or organisation",
     404: "has no such repository, or hides it from this token; check {repo}",
-    412: "has a new commit since this push started; check it, then push again",
+    412: "has received a new commit since this push started; check it, then push again",
 }
 
 
@@ -38,7 +38,7 @@ def push(
         what: a run folder, a folder of a model, an index or negatives, or a function's result.
         repo: the repository, such as org/name.
         wanted: what to push from a run folder: `"model"`, `"index"` or `"negatives"`; by default the model.
-        public: whether everybody may read it; required for a repository that is already public.
+        public: whether everyone may read the repository; required for a repository that is already public.
         message: the commit message.
         store: the artifact store; default $HARDNEG_STORE, else ~/.cache/hardneg/store.
 
@@ -59,7 +59,7 @@ def push(
 class Pushed:
     """The result of a push.
 
-    address: the repository's page. commit: the latest commit. files: number of pushed files, 0 if nothing changed.
+    address: the repository's page. commit: the latest commit's id. files: number of pushed files, 0 if nothing changed.
     opened: whether the repository was made public.
     """
 
@@ -85,7 +85,7 @@ class Push:
 
     @classmethod
     def planned(cls, upload: Upload, repo: str, public: bool = False, message: str = "") -> "Push":
-        """Return the push of a prepared upload to a repository, by default one of the user's own.
+        """Return the push of an upload to a repository; a name without an owner is taken as the user's own.
 
         Raises HubError without a login, or if the hub does not answer.
         """

@@ -22,7 +22,7 @@ _ABSOLUTE = re.compile(rb'(?<=")(?:/|[A-Za-z]:\\\\)[^"\s/\\]+[/\\][^"\s]+(?=")')
 
 @dataclass(frozen=True)
 class Upload:
-    """Files to upload, as paths or bytes. upload_type: `model`, `index`, `negatives`.
+    """Files to upload, as paths or bytes, by their path in the repository. upload_type: `model`, `index`, `negatives`.
 
     notes: notes for the user, such as files that are not uploaded.
     """
@@ -33,18 +33,18 @@ class Upload:
 
     @property
     def repo_type(self) -> str:
-        """The hub's word for the kind of repository."""
+        """The repository's type on the hub: `model`, or `dataset` for an index or negatives."""
         return "model" if self.upload_type == "model" else "dataset"
 
     @property
     def card(self) -> str:
-        """The text of the card."""
+        """The text of the card, README.md."""
         card = self.files[CARD]
         return (card if isinstance(card, bytes) else card.read_bytes()).decode()
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The bytes of each file, the card first."""
+        """The size of each file in bytes, by path, the card first."""
         ordered = sorted(self.files.items(), key=lambda item: (item[0] != CARD, item[0]))
         return {path: len(each) if isinstance(each, bytes) else each.stat().st_size for path, each in ordered}
 
@@ -53,7 +53,7 @@ class Upload:
 
         private: further forbidden texts, such as the user's home folder.
 
-        Raises DataError if a file has one of them.
+        Raises DataError if a file contains one of them.
         """
         known = "|".join(re.escape(text) for text in private if len(text) > 3)
         pattern = re.compile(rf"(?<![\w.-])(?:{known})(?![\w-])".encode()) if known else TOKEN
@@ -77,7 +77,7 @@ def listed_files(
 ) -> dict[str, Path]:
     """The files of a folder in an artifact's manifest, verified as unchanged; skipped files go to `notes`.
 
-    part: the folder's path in the artifact. changed: names of files that may differ from it.
+    part: the folder's path in the artifact. changed: names of files that may differ from the manifest.
 
     Raises:
         ArtifactError: a file is missing or has changed.
@@ -101,7 +101,7 @@ def check_unchanged(folder: Path, noted: Mapping[str, str]) -> None:
 
 
 def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) -> dict[str, Path]:
-    """Files of a folder to upload, without its card and pickles; skipped files are added to `notes`.
+    """The files of a folder that `taken` accepts, except its card and pickles; skipped files are added to `notes`.
 
     Raises DataError for a link out of the folder.
     """

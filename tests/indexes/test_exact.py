@@ -127,7 +127,7 @@ def test_gives_the_vectors_of_rows(tmp_path: Path, resident: int) -> None:
     found = searcher.vectors(np.array([2, 0, 2]))
     assert found.tolist() == [[5, 6], [1, 2], [5, 6]]
     assert (found.dtype, found.flags.aligned) == (np.float32, True)
-    with pytest.raises(UsageError, match=r"from 0 to 2; remove the padding"):
+    with pytest.raises(UsageError, match=r"from 0 to 2; remove any padding"):
         searcher.vectors(np.array([1, -1]))
 
 

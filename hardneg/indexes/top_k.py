@@ -124,7 +124,7 @@ def best_hits(best: Sequence[Best | None], count: int, k: int) -> Hits:
 
 
 class BestRows:
-    """Collects the best k rows of each query in one pass over the rows; the queries are split into parts."""
+    """The best k rows of each query, collected in one pass over the rows; the queries are split into parts."""
 
     def __init__(self, parts: int, k: int) -> None:
         """Start without rows. parts: number of parts that the queries are split into. k: rows to keep per query."""

@@ -72,7 +72,7 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
     artifacts: dict[str, Artifact] = {}
     for step in steps if world().size > 1 else ():
         if step.spec.artifact_type == "model" and not step.spec.every_process:
-            raise UsageError(f"{step.name}: stage {step.verb} trains in one process; remove {{processes}}", "processes")
+            raise UsageError(f"{step.name}: {step.verb} must run in one process; remove {{processes}}", "processes")
     ahead = [step for step in steps if step.name in again or not (store.root / step.key).exists()]
     if ahead:
         recipes.check_packages(ahead, plan)

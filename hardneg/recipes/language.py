@@ -75,7 +75,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def shipped_recipes() -> dict[str, Path]:
-    """The recipe files of hardneg by name, from the wheel or the checkout."""
+    """hardneg's own recipe files by name, from the wheel or the checkout."""
     inside = Path(__file__).parent / "shipped"
     folder = inside if inside.is_dir() else Path(__file__).parents[2] / "recipes"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
@@ -112,7 +112,7 @@ def find_recipe(name: str) -> Path | RecipeFunction:
 
 
 def read_tree(path: Path) -> dict[str, Any]:
-    """Read the mapping in a recipe file. Raises RecipeError if it has none, UsageError if the file cannot be read."""
+    """Read the tree in a recipe or lock file. Raises RecipeError if it has none, UsageError if it cannot be read."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise RecipeError(str(path), ["too large for a recipe; the limit is 1 MiB"])
@@ -293,7 +293,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 
 
 def replaced(changes: Mapping[str, Any]) -> set[str]:
-    """The inherited keys that a mapping replaces because it has a mutually exclusive key, such as `epochs`."""
+    """The inherited keys to drop because `changes` has mutually exclusive ones: `epochs`, say, drops `max_steps`."""
     written = {key for key, value in changes.items() if isinstance(value, int | float | str)}
     return set().union(*(_REPLACES[key] for key in written & _REPLACES.keys())) - changes.keys()
 
@@ -329,7 +329,7 @@ class _File(NamedTuple):
 
 def _read(path: Path, trail: tuple[Path, ...] = ()) -> _File:
     if path.resolve() in trail or len(trail) >= _DEEPEST_EXTENDS:
-        raise RecipeError(str(trail[0]), [f"{EXTENDS}: a cycle or over {_DEEPEST_EXTENDS} levels at {path.name}"])
+        raise RecipeError(str(trail[0]), [f"{EXTENDS}: a cycle, or over {_DEEPEST_EXTENDS} levels, at {path.name}"])
     tree = read_tree(path)
     if PRESETS in tree and not isinstance(tree[PRESETS], Mapping):
         raise RecipeError(str(path), [f"{PRESETS}: must be a mapping of names to the values that they change"])

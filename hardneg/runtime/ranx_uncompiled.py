@@ -1,4 +1,4 @@
-"""Use of ranx without numba's compiler, because compiling takes longer than almost any evaluation.
+"""Use ranx without numba's compiler, because compiling takes longer than almost any evaluation.
 
 Uncompiled, ranx takes 0.2 microseconds per entry of a ranked list, less than reading the entry from a file.
 """

@@ -134,7 +134,7 @@ class AnalysisInputs(Protocol):
 class Files(AnalysisInputs):
     """Analysis inputs from plain files and from the stages of a run folder.
 
-    named: the file, folder, model or stage for each reference path. labels: file names for tables. judged, topics,
+    named: the file, folder, model or stage for each reference path. labels: names for tables by file. judged, topics,
     corpus, hidden: files of judgements, queries, documents and withheld judgements. stages: artifact type and facts by
     stage.
     """
@@ -385,5 +385,5 @@ def sections(label: str, analyses: Sequence[Analysis], folder: Path) -> list[Sec
 
 
 def percent(share: float | None) -> str:
-    """Format a share as a percentage, and None as a dash."""
+    """Format a share as a percentage with one decimal place, and None as a dash."""
     return "–" if share is None else f"{share:.1%}"

@@ -23,7 +23,7 @@ Lists = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class SharedDocuments:
-    """The share of each query, from 0 to 1, and for each reason the number of queries left out."""
+    """The share of documents in common by query, from 0 to 1; left_out: number of queries left out, by reason."""
 
     shares: Mapping[str, float]
     left_out: Mapping[str, int] = field(default_factory=dict)

@@ -243,7 +243,7 @@ class FaissBackend:
     def __post_init__(self) -> None:
         if (training := self._training()) is not None and training.sample < training.least:
             problem = f"sample is {training.sample}, but {training.what} need at least {training.least} vectors"
-            raise UsageError(f"{self.name}: {problem}")
+            raise UsageError(f"{self.name}: {problem}; increase sample")
 
     def _training(self) -> Training | None:
         return None

@@ -40,7 +40,7 @@ class ExactOptions:
         process shares the work, `cuda:1` only that GPU.
     resident: size in bytes of the largest index that stays on the device between searches; a larger index is reread
         for each search, block by block.
-    expected: expected total number of queries in all searches; each search chooses its method by it.
+    expected: total number of queries to expect in all searches; each search chooses its method by it.
     """
 
     corpus_block: int | None = None

@@ -13,7 +13,7 @@ from hardneg.indexes.exact import FlatSearcher
 from hardneg.protocols import DenseSearcher
 
 Pass = Callable[[], Iterable[tuple[int, NDArray[np.float32]]]]
-"""A function that starts a pass over the corpus and yields blocks in row order: first row, vectors float32 [n, d].
+"""A function that yields the blocks of the corpus in row order, as pairs of first row and vectors, float32 [n, d].
 
 Every pass must split the corpus at the same rows; otherwise, scores of equal vectors may differ in the last bit.
 """

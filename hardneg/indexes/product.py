@@ -349,7 +349,7 @@ class Binary(compressed.FaissBackend):
 
 @dataclass(frozen=True)
 class BinarySearcher(PqSearcher):
-    """An open `binary` index: finds the nearest documents by Hamming distance and rescores them with the full query."""
+    """An open `binary` index, which rescores the documents nearest by Hamming distance with the full query vector."""
 
     def using(self, options: Any, progress: Progress | None) -> "BinarySearcher":
         """Return this searcher unchanged, since Hamming distances are computed on the CPU."""

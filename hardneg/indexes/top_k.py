@@ -135,5 +135,5 @@ class BestRows:
         self._best[part] = merged(self._best[part], scores, start, self._k)
 
     def hits(self, count: int) -> Hits:
-        """Return the k best hits of each of all `count` queries. Raises ArtifactError if a score is not finite."""
+        """Return the k best hits of the `count` queries of all parts. Raises ArtifactError if a score is not finite."""
         return best_hits(self._best, count, self._k)

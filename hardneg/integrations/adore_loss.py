@@ -96,12 +96,12 @@ class AdoreLoss(nn.Module):
 
     @property
     def dataset(self) -> Dataset:
-        """The training data: queries as `anchor`, and their positions as `label`, so that the loss finds positives."""
+        """The training data: queries as `anchor`, and as `label` their positions, which the loss needs."""
         _, texts, _ = judged_queries(self._collection, self._split)
         return Dataset.from_dict({"anchor": texts, "label": list(range(len(texts)))})
 
     def forward(self, sentence_features: Any, labels: Tensor) -> Tensor:
-        """Return the scalar loss. sentence_features: one item, inputs of B queries. labels: positions, int64 [B]."""
+        """Return the scalar loss. sentence_features: [inputs of B queries]. labels: int64 [B], rows of `dataset`."""
         queries: Tensor = self.model(next(iter(sentence_features)))["sentence_embedding"].float()
         queries = nn.functional.normalize(queries) if self._cosine else queries
         batch = self._examples.of(labels.cpu().numpy())

@@ -123,7 +123,7 @@ SPARE = 16
 def table_of(mined: NegativesFile, query_ids: Sequence[str], corpus: Corpus, count: int) -> NDArray[np.int64]:
     """Return the mined negatives of each query as corpus rows: int64 [Q, at most count + SPARE].
 
-    Lists of fewer than `count` negatives are repeated up to `count`; longer lists are padded with -1.
+    Lists of fewer than `count` negatives are repeated up to `count`; the rest of the array is padded with -1.
 
     Raises:
         TrainingError: a query has no negative.

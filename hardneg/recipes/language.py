@@ -92,7 +92,7 @@ def find_recipe(name: str) -> Path | RecipeFunction:
     if path.suffix in {".yaml", ".yml"} or path.is_file():
         if path.is_file():
             return path
-        raise UsageError(f"no recipe file {name}")
+        raise UsageError(f"no recipe file {name}; check the path")
     if name in shipped:
         return shipped[name]
     points = [point for point in entry_points("recipes") if point.name == name]
@@ -252,7 +252,7 @@ def preset_names(source: Path | RecipeFunction) -> list[str]:
 
 
 def default_folder(recipe: str, preset: str) -> Path:
-    """The default run folder of a recipe in a preset."""
+    """The default run folder of a recipe in a preset: `runs/RECIPE-PRESET`, or `runs/RECIPE` without a preset."""
     return Path("runs") / "-".join(filter(None, [recipe, preset]))
 
 

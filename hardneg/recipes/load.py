@@ -384,7 +384,7 @@ def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> SeededStages:
 
 
 def with_references(value: Any, names: Mapping[str, str], marked: bool = False) -> Any:
-    """Rename the stages in a model's references, including nested ones; a value without references is unchanged.
+    """Rename the stages that a pydantic model refers to, at any depth; a value without references is unchanged.
 
     names: new names by old name. marked: whether strings in `value` are references.
     """

@@ -1,4 +1,4 @@
-"""What a plan needs, found without downloads: the size of each step, and the packages, data and models."""
+"""What a plan needs, determined without downloads: the size of each step, and the packages, data and models."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -112,7 +112,7 @@ def _counts(collection: Artifact) -> tuple[int, dict[str, int]]:
 
 
 def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, contract.Shape]) -> Sizes:
-    """The sizes for one step, with its model and its network, or the network of the first input that has one."""
+    """The sizes for one step, with its model and its network, or an input's network if it has none of its own."""
     began = step.spec.began_with(plan.recipe.view(step.name))
     if began is not plan.recipe.model:
         model = plan.recipe.models.of(began)

@@ -50,7 +50,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of a recipe in an order in which they can run; start: the key of the recipe's own model."""
+    """The steps of a recipe, each after the steps that it depends on. start: the key of the recipe's own model."""
 
     recipe: Recipe
     start: str
@@ -62,7 +62,7 @@ class Plan:
         return {name: step.key for name, step in self.steps.items()}
 
     def named(self, name: str) -> list[str]:
-        """The step name `name`, or the names of the step's copies for seeds. Raises UsageError for an unknown name."""
+        """The name of the step `name`, or the names of its copies for seeds. Raises UsageError for an unknown name."""
         if name in self.recipe.copies:
             return list(self.recipe.copies[name].values())
         if name not in self.steps:

@@ -39,7 +39,7 @@ def bf16_on_cpu() -> bool:
 
 
 def cpu_name() -> str:
-    """Return the name of the first CPU, or its architecture."""
+    """Return the model name of the first CPU, or the machine's architecture if the name is unknown."""
     return _cpu().get("model name") or platform.machine()
 
 

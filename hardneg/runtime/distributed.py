@@ -23,7 +23,7 @@ PATIENCE = timedelta(days=30)
 """The longest wait for other processes; the launcher or `watch_others` ends the wait for a dead process."""
 
 MEETING = timedelta(minutes=10)
-"""The longest wait for other processes at the start."""
+"""The longest wait for other processes to connect at the start."""
 
 _ROUND, _SILENT_ROUNDS = 5.0, 24  # seconds; after two minutes without a sign of life a process counts as dead
 _calls = 0
@@ -52,7 +52,7 @@ class World:
 
 
 def world() -> World:
-    """Return the rank and size that the launcher gave to this process."""
+    """Return this process's `World`, from the launcher's environment variables; without them, a single process."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size < 2 or "RANK" not in os.environ:
         return World()
@@ -118,7 +118,7 @@ def _meet(here: World) -> "Store":
             time.sleep(0.05)
     except (RuntimeError, ValueError) as error:
         reason = str(error).split("\n")[0]
-        raise UsageError(f"process 0 at {address} did not answer {minutes} ({reason})") from error
+        raise UsageError(f"process 0 at {address} did not answer {minutes} ({reason}); check this address") from error
     if came < here.size:
         raise UsageError(f"only {came} of {here.size} processes connected to {address} {minutes}; start the others too")
     store.set_timeout(PATIENCE)

@@ -30,7 +30,7 @@ CHOICES = "choices.json"
 KEPT = "kept"
 """The folder in an artifact with the models saved during training, each named `step-N`."""
 EARLIER = "earlier seconds"
-"""The fact with the seconds that earlier, stopped runs of a stage took; the fact `seconds` includes them."""
+"""Name of the fact with the seconds that earlier, stopped runs of a stage took; the fact `seconds` includes them."""
 _FOLDER = re.compile(r"[0-9a-f]{32}(\.partial|(\.[0-9a-f]{12})?\.discarded)?")
 
 
@@ -122,7 +122,7 @@ class Store:
     ) -> Iterator[bool]:
         """Hold the lock of `key`, exclusive or shared; yield whether this process holds it.
 
-        waiting: called once before waiting for another process. patient: whether to wait; otherwise, yield False.
+        waiting: called once before waiting for another process. patient: whether to wait; if not, yields False.
         """
         operation, locks = fcntl.LOCK_SH if shared else fcntl.LOCK_EX, self.root / "locks"
         with disk_errors(self.root):

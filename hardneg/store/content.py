@@ -315,7 +315,7 @@ def legacy_key_names(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 CHOICE = "choice/"
-"""Prefix of the subjects of choices, in files and between processes."""
+"""Prefix of a choice's subject where choices are written to a file or shared between processes."""
 
 _chosen: dict[str, str] = {}
 _listening: list[tuple[dict[str, str], Path | None]] = []

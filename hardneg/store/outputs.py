@@ -30,7 +30,7 @@ _log = logging.getLogger("hardneg")
 
 @dataclass(frozen=True)
 class Unfinished:
-    """An unfinished run. root: its record. owner: its output. started: Unix time. running: whether it is alive."""
+    """An unfinished run. root: its record. owner: its output. started: Unix time. running: whether it still runs."""
 
     root: Path
     owner: Path
@@ -137,7 +137,7 @@ def garbage(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
 
 
 def collect(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
-    """Remove the garbage and the records of outputs that no longer exist; return the removed folders and their bytes.
+    """Remove garbage, and records of outputs that no longer exist; return the removed folders and their sizes in bytes.
 
     Runs may start meanwhile: each folder is renamed while its lock is held and no run has recorded its key.
 
@@ -213,9 +213,9 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        raise ArtifactError(f"{path}: damaged: {error}; remove it if you need no result listed in it") from None
+        raise ArtifactError(f"{path}: damaged: {error}; remove it if you no longer need the results it lists") from None
     if not isinstance(entry, dict) or not {"owner", "keys"} <= entry.keys():
-        raise ArtifactError(f"{path}: damaged: no keys; remove it if you need no result listed in it")
+        raise ArtifactError(f"{path}: damaged: no keys; remove it if you no longer need the results it lists")
     return entry
 
 

@@ -180,7 +180,7 @@ class CompressedSearcher:
         """
         index = _read_index(path / "index")
         if index.metric_type != load_faiss().METRIC_INNER_PRODUCT:
-            raise ArtifactError(f"{path / 'index'}: scores are not inner products; rebuild it with that metric")
+            raise ArtifactError(f"{path / 'index'}: scores are not inner products; rebuild it for inner products")
         if not (path / "docid").exists():
             raise ArtifactError(f"{path / 'docid'}: missing; an index folder needs it, with one document id per line")
         return cls(path, index)
@@ -300,7 +300,7 @@ class _Scalar(FaissBackend):
 
 @dataclass(frozen=True)
 class Sq8(_Scalar):
-    """Eight bits per number: d bytes per vector, a quarter of the flat index.
+    """Eight bits per number: d bytes per vector, a quarter of the size of `flat`.
 
     Args:
         sample: maximum number of vectors used to estimate the range of each dimension.
@@ -319,7 +319,7 @@ class Sq8(_Scalar):
 
 @dataclass(frozen=True)
 class Fp16(_Scalar):
-    """Half precision: 2d bytes per vector, half of the flat index, with the same results except for near ties."""
+    """Half precision: 2d bytes per vector, half the size of `flat`, with the same results except for near ties."""
 
     version: ClassVar[int] = 1
     name, codec, width = "fp16", "QT_fp16", 2

@@ -139,7 +139,7 @@ def _blocks(options: ExactOptions, rough: Any) -> Blocks:
     sizes = zip((options.corpus_block, options.query_block), usual, strict=True)
     corpus, queries = (default if size is None else size for size, default in sizes)
     if min(corpus, queries) < 1:
-        raise UsageError(f"block sizes must be at least 1, not {corpus} and {queries}")
+        raise UsageError(f"corpus_block and query_block must be at least 1, not {corpus} and {queries}")
     return Blocks(corpus, queries, options.where, rough, options.expected)
 
 

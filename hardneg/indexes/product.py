@@ -94,7 +94,7 @@ class IvfPq(ListedBackend):
 
     Args:
         subvectors: number of parts per vector; must divide the dimension.
-        bits: number of bits per part, from 1 to 8, for 2^bits centroids.
+        bits: number of bits per part, from 1 to 8; each part has 2^bits centroids.
         lists: number of inverted lists, usually one to a few times the square root of the number of vectors.
         nprobe: number of lists to probe per query; stored in the index.
         sample: maximum number of vectors for training the list centroids and the code centroids.
@@ -126,7 +126,7 @@ class Pq(ListedBackend):
 
     Args:
         subvectors: number of parts per vector; must divide the dimension.
-        bits: number of bits per part, from 1 to 8, for 2^bits centroids.
+        bits: number of bits per part, from 1 to 8; each part has 2^bits centroids.
         sample: maximum number of vectors for training the centroids.
         seed: random seed for the sample and the clustering.
     """
@@ -155,7 +155,7 @@ class OpqPq(Pq):
 
     Args:
         subvectors: number of parts per vector; must divide the dimension.
-        bits: number of bits per part, from 1 to 8, for 2^bits centroids.
+        bits: number of bits per part, from 1 to 8; each part has 2^bits centroids.
         sample: maximum number of vectors for training the rotation and the centroids.
         seed: random seed for the sample and the clustering.
         iterations: number of alternating updates of the rotation and the codes.
@@ -324,7 +324,7 @@ _UNPACKED = 4 << 20  # bytes of bits unpacked to float32 at a time, so that they
 
 @dataclass(frozen=True)
 class Binary(compressed.FaissBackend):
-    """One sign bit per number: d / 8 bytes per vector, 1/32 of the flat index.
+    """One sign bit per number: d / 8 bytes per vector, 1/32 of the size of `flat`.
 
     The score of a query q with a document x is q · sign(x) / sqrt(d). The file is a faiss product quantiser with d
     one-bit parts and the centroids -1 / sqrt(d) and +1 / sqrt(d).

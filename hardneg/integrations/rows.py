@@ -172,7 +172,7 @@ def first_ones(
 
 
 ENDED = "ended"
-"""Name of the file that marks, in the folder of refreshes, that no more will follow."""
+"""Name of an empty file in the folder of refreshes, which signals that no more refreshes will follow."""
 
 
 class RefreshedRows(Dataset):  # type: ignore[misc]

@@ -199,7 +199,7 @@ def check_values(value: Any, known: dict[int, int] | None = None, level: int = 0
         case float() if not math.isfinite(value):
             raise ValueError(f"{value} is not a finite number")
         case int() if not -(2**63) <= value < 2**63:
-            raise ValueError(f"a whole number with {value.bit_length()} bits; the limit is 64")
+            raise ValueError(f"an integer of {value.bit_length()} bits is too large; the limit is 64 bits")
         case str() | float() | int() | None:
             pass
         case _:

@@ -330,7 +330,7 @@ def test_damaged_files(source: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_no_dense_index_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match=r"lucene: not a dense index \(index: .*\); choose one with the files"):
+    with pytest.raises(ArtifactError, match=r"lucene: not a dense index \(index: .*\); use a folder with files"):
         DenseIndex.open(tmp_path / "lucene")
     folder = write_encoded(tmp_path / "flat", drawn_vectors(60, 8))
     assert type(DenseIndex.open(folder).searcher) is FlatSearcher

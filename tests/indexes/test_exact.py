@@ -86,7 +86,7 @@ def test_mistakes_are_told() -> None:
         search_exact(vectors, np.ones((2, 4), np.float32), 2)
     with pytest.raises(UsageError, match="k is 0"):
         search_exact(vectors, queries, 0)
-    with pytest.raises(UsageError, match="block sizes"):
+    with pytest.raises(UsageError, match="corpus_block and query_block must"):
         search_exact(vectors, queries, 1, ExactOptions(corpus_block=0))
     for sign in (1, -1):
         with pytest.raises(ArtifactError, match="range"):

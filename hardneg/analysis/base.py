@@ -1,4 +1,4 @@
-"""The base class of analyses, with their options, measurement, table and figure, and the inputs that they read."""
+"""The base class of analyses (options, measurement, table and figure), and the inputs that they read."""
 
 import json
 from abc import abstractmethod
@@ -72,35 +72,35 @@ class AnalysisInputs(Protocol):
         """Yield the lists of a run in the order of `query_ids`; lists are empty for queries not in the run."""
 
     def query_ids(self, path: str, split: str) -> Sequence[str]:
-        """Return the ids of the queries that a run may have, in the order of the split."""
+        """Return the ids of the queries that a run may contain, in the order of the split."""
 
     def qrels(self) -> Qrels:
         """Return the relevance judgements of the split."""
 
     def relevant(self) -> Mapping[str, Sequence[str]]:
-        """Return all known relevant documents by query, of every split and grade."""
+        """Return all known relevant documents by query, from every split and of every relevant grade."""
 
     def withheld(self) -> Mapping[str, Sequence[str]]:
-        """Return positives withheld from training, by query."""
+        """Return the positives withheld from training, by query."""
 
     def queries(self, split: str | None) -> Mapping[str, str]:
         """Return query texts by id, from one split or from all splits; empty if unknown."""
 
     def texts(self, doc_ids: Sequence[str]) -> Mapping[str, str]:
-        """Return document texts by id, without unknown ids."""
+        """Return document texts by id; unknown ids are left out."""
 
     def copies(self, doc_ids: Sequence[str]) -> Sequence[str]:
-        """Return these documents and all documents with the same contents."""
+        """Return the given documents and all other documents with the same contents."""
 
     def groups(self) -> Mapping[str, str]:
         """Return the group of each document that has one, by id."""
         return {}
 
     def negatives(self, path: str) -> Path:
-        """Return the file of mined negatives."""
+        """Return the path of a file of mined negatives."""
 
     def mined(self, path: str) -> tuple[Path, Path]:
-        """Return the file of the candidates that a miner dropped, and the file of its negatives."""
+        """Return the path of the candidates that a miner dropped, and the path of its negatives."""
 
     def history(self, path: str) -> list[Record]:
         """Return the rows of a training history."""
@@ -109,14 +109,14 @@ class AnalysisInputs(Protocol):
         """Return the type of a stage's artifact, and the facts of its manifest."""
 
     def measured(self, path: str) -> metrics_json.Measured:
-        """Return an evaluation: scores by system and by seed, and its tests."""
+        """Return an evaluation: scores by system and by seed, and significance tests."""
 
     def results(self, path: str) -> Mapping[str, metrics.Scores]:
         """Return the scores of an evaluation by system."""
         return self.measured(path).results
 
     def index(self, path: str) -> tuple[Path, int | None]:
-        """Return the folder of an index, and its number of documents if the index does not record it."""
+        """Return the folder of an index, and its number of documents; None if the index itself records the number."""
 
     def system(self, index: str, model: str) -> System:
         """Open an index and the model that encodes its queries."""
@@ -126,7 +126,7 @@ class AnalysisInputs(Protocol):
         return {label: self.run(f"{field_name}.{label}") for label in labels}
 
     def positives(self) -> dict[str, list[str]]:
-        """Return the documents of the relevance level or higher for the split's queries."""
+        """Return the documents with a grade of at least `relevance_level` for each query of the split."""
         return positives(self.qrels(), self.relevance_level)
 
 
@@ -134,7 +134,7 @@ class AnalysisInputs(Protocol):
 class Files(AnalysisInputs):
     """Analysis inputs from plain files and from the stages of a run folder.
 
-    named: the file, folder, model or stage for each reference path. labels: file names for tables. judged, topics,
+    named: the file, folder, model or stage for each reference path. labels: names for tables by file. judged, topics,
     corpus, hidden: files of judgements, queries, documents and withheld judgements. stages: artifact type and facts by
     stage.
     """
@@ -192,7 +192,7 @@ class Files(AnalysisInputs):
         found = (record for _, record in source_files.records(queries_part(self.topics)) if isinstance(record, Query))
         queries = {record.query_id: record.text for record in found}
         if not queries:
-            raise DataError(f"{self.topics}: has no queries")
+            raise DataError(f"{self.topics}: contains no queries")
         return queries
 
     def texts(self, doc_ids: Sequence[str]) -> Mapping[str, str]:
@@ -261,7 +261,7 @@ class Files(AnalysisInputs):
 
 
 Runs = Annotated[dict[Name, Name], Reference(("run",)), Option("run")]
-"""Runs by label; on the command line, files, which are labelled with their names."""
+"""Runs by label; on the command line, run files, labelled with their file names."""
 
 
 class Analysis(BaseModel):
@@ -270,12 +270,12 @@ class Analysis(BaseModel):
     The docstring of a subclass is the help of its command and ends with an `Example:`; the descriptions of its fields
     are the help of its options.
 
-    name: the entry point's name. version: increased when equal options and inputs have another result. title: the title
-    of the report section. explained: how to read the table. paper: the table or figure reproduced. asks: more arguments
-    of the command: `qrels`, `queries`, `corpus`, `withheld` (each with a `?` if optional), `relevance_level`, `seed`,
-    `device`, `stages` (of a run folder, by name). extra: the extra of hardneg that it needs. beside:
-    columns that a report appends from other analyses, joined on the first cell. drawn: the table columns in the figure,
-    as bars, or as lines along the column `across`.
+    name: the entry point's name. version: increased when the same options and inputs give another result. title: the
+    title of the report section. explained: how to read the table. paper: the table or figure reproduced. asks: more
+    arguments of the command: `qrels`, `queries`, `corpus`, `withheld` (each with a `?` if optional), `relevance_level`,
+    `seed`, `device`, `stages` (of a run folder, by name). extra: the hardneg extra that it needs. beside: columns that
+    a report appends from other analyses, joined on the first cell. drawn: the table columns in the figure, as bars, or
+    as lines along the column `across`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -293,7 +293,7 @@ class Analysis(BaseModel):
 
     @abstractmethod
     def measure(self, inputs: AnalysisInputs) -> Any:
-        """Return the results as JSON values."""
+        """Compute the results and return them as JSON values."""
 
     @abstractmethod
     def table(self, results: Any) -> Table:
@@ -304,20 +304,20 @@ class Analysis(BaseModel):
         draw_table(self.table(results), self.drawn, self.across, paths)
 
     def tables(self, results: Any) -> Sequence[Table]:
-        """Return all tables of the results."""
+        """Return all tables of the results; by default, only `table`."""
         return [self.table(results)]
 
     def heading(self, results: Any) -> str:
-        """Return the title of the section."""
+        """Return the title of the report section; by default, `title`."""
         return self.title
 
     def explain(self, results: Any) -> str:
-        """Return the explanation of the table."""
+        """Return the text that explains the table; by default, `explained`."""
         return self.explained
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Return the fields for the values of the command; types: artifact types of the run folder's stages.
+        """Convert the command's arguments to fields. types: artifact types of the run folder's stages, by name.
 
         Raises:
             UsageError: a value is missing, or values contradict each other.
@@ -325,11 +325,11 @@ class Analysis(BaseModel):
         return values
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """Yield a line for each missing part of the collection; `collection` has the facts of stage `dataset`."""
+        """Yield a line for each part that this analysis needs and that is missing from the facts in `collection`."""
         yield from ()
 
     def encoders(self) -> Mapping[str, str]:
-        """Return, for each omitted reference to a model, the index whose model to use, by the path of the reference.
+        """Return, by path of each omitted reference to a model, the index that was encoded with the model to use.
 
         By default, `models` have the labels of `indexes`, and `model` belongs to `index`.
         """
@@ -340,7 +340,7 @@ class Analysis(BaseModel):
         return unnamed if alone is None else {"model": alone, **unnamed}
 
     def references(self) -> Iterator[tuple[str, str, Reference]]:
-        """Yield each reference as path, target and requirements."""
+        """Yield the path, target and requirements of each reference to an input."""
         return ((path, name, mark) for path, mark, name in marked(self, Reference))
 
     def identity(self) -> dict[str, Any]:
@@ -385,5 +385,5 @@ def sections(label: str, analyses: Sequence[Analysis], folder: Path) -> list[Sec
 
 
 def percent(share: float | None) -> str:
-    """Format a share as a percentage, and None as a dash."""
+    """Format a share as a percentage with one decimal place, and None as a dash."""
     return "–" if share is None else f"{share:.1%}"

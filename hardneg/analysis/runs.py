@@ -23,18 +23,18 @@ Lists = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class SharedDocuments:
-    """Shares by query, from 0 to 1, and the number of queries left out by reason."""
+    """The share of documents in common by query, from 0 to 1; left_out: number of queries left out, by reason."""
 
     shares: Mapping[str, float]
     left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def mean(self) -> float | None:
-        """The mean over queries; None without queries."""
+        """The mean share over queries; None without queries."""
         return math.fsum(self.shares.values()) / len(self.shares) if self.shares else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the mean as `overlap`, and the number of queries."""
+        """Return the mean share as `overlap`, the number of `queries`, and `left_out`."""
         return {"overlap": self.mean, "queries": len(self.shares), "left_out": dict(self.left_out)}
 
 
@@ -61,7 +61,7 @@ def negatives_overlap(
     relevant: Mapping[str, Collection[str]] | None = None,
     depth: int = LIST_DEPTH,
 ) -> SharedDocuments:
-    """Return the share of each query's training negatives that the trained model also retrieves in testing.
+    """Return the share of each query's training negatives that the trained model still retrieves.
 
     The retrieved negatives are the first `depth` documents of the trained model's run that are not relevant.
 
@@ -69,7 +69,7 @@ def negatives_overlap(
         negatives: the training negatives of each query, with the positives that they were mined with.
         lists: the trained model's run over the same queries, streamed as pairs of query id and documents.
         relevant: additional relevant documents by query, which do not count as negatives.
-        depth: the number of negatives to use from the run.
+        depth: the number of retrieved negatives to compare with.
 
     Source: ANCE (Xiong et al., ICLR 2021), figure 3; section 5.3 of its first version.
     """
@@ -103,7 +103,7 @@ class Overlap(Analysis):
 
     runs: Runs = Field(default_factory=dict)
     against: Annotated[Name | None, Option("baseline", one_of="runs")] = Field(
-        None, description="The run, among those given, to compare the others with."
+        None, description="The run to compare the others with; one of the given runs."
     )
     negatives: Annotated[dict[Name, Name], Reference(("negatives",))] = Field(
         default_factory=dict, description="The negatives.arrow used in training, one per run and in the same order."
@@ -124,7 +124,7 @@ class Overlap(Analysis):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Return the fields; with negatives, `runs` are paired with them as `met`."""
+        """Return the fields; with negatives, the runs become `met`, one for each file of negatives."""
         negatives = values.get("negatives")
         if not negatives:
             if len(values["runs"]) < 2:
@@ -168,7 +168,7 @@ class Overlap(Analysis):
     def explain(self, results: Any) -> str:
         return (
             f"Means over queries. Two runs: the share of one's top {results['depth']} documents that are also in "
-            "the other's. Training negatives: the share that are among the top "
+            "the other's. Training negatives: the share that is among the top "
             f"{results['depth']} documents that the trained model retrieves, not counting relevant ones."
         )
 
@@ -188,13 +188,13 @@ class QueryWins(Analysis):
     paper = "ANCE, Tables 8 and 9"
     asks = ("qrels", "queries?", "corpus?", "relevance_level")
 
-    run: Annotated[Name, MEASURED] = Field(description="A TREC run.")
-    against: Annotated[Name, MEASURED, Option("baseline")] = Field(description="The run to compare it with.")
-    metric: Annotated[MetricName, Option("metric", same=("metrics",))] = Field("ndcg@10", description="The metric.")
-    examples: Annotated[int, Option("limit")] = Field(5, gt=0, description="Number of wins and losses to print.")
+    run: Annotated[Name, MEASURED] = Field(description="The TREC run to compare.")
+    against: Annotated[Name, MEASURED, Option("baseline")] = Field(description="The TREC run to compare it with.")
+    metric: Annotated[MetricName, Option("metric", same=("metrics",))] = Field("ndcg@10", description="Metric to use.")
+    examples: Annotated[int, Option("limit")] = Field(5, gt=0, description="Number of wins, and of losses, to print.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return wins, losses and ties, and all queries with known texts, documents truncated to 300 characters."""
+        """Return the numbers of wins, losses and ties, and `cases` with texts; documents are cut to 300 characters."""
         qrels, level, runs = inputs.qrels(), inputs.relevance_level, (inputs.run("run"), inputs.run("against"))
         ours, theirs = (next(iter(evaluate(run, qrels, [self.metric], level).values())) for run in runs)
         first, second = ({query_id: each.doc_ids for query_id, each in run.items()} for run in runs)
@@ -256,7 +256,7 @@ class QueryWins(Analysis):
 def cases(
     lists: tuple[Lists, Lists], values: tuple[Mapping[str, float], Mapping[str, float]], qrels: Any
 ) -> list[dict[str, Any]]:
-    """Return all judged queries, by descending difference, then by id.
+    """Compare two runs on all judged queries; sorted by descending difference, then by id.
 
     Args:
         lists: the lists of both runs, ours and theirs.
@@ -303,11 +303,11 @@ class RecallAtDepth(Analysis):
 
     runs: Annotated[dict[Name, Name], MEASURED, Option("run")] = Field(min_length=1)
     depths: Annotated[tuple[PositiveInt, ...], Option("depth"), Field(min_length=1)] = Field(
-        (100, 200, 1000), description="Cutoff of recall; by default 100, 200 and 1000."
+        (100, 200, 1000), description="Cutoff of recall; the default is 100, 200 and 1000."
     )
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return `recall_at_depth` of the runs."""
+        """Return the result of `recall_at_depth` for the runs, with the depths in ascending order."""
         runs = inputs.runs("runs", self.runs)
         return recall_at_depth(runs, inputs.qrels(), sorted(set(self.depths)), inputs.relevance_level)
 

@@ -24,7 +24,7 @@ def score_matrix(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
     """Return the score of each query with each document: float32 [Q, D], which must fit into memory.
 
     Raises:
-        UsageError: queries and documents differ in form or dimension, or contain non-finite numbers.
+        UsageError: queries and documents differ in form or dimension, or a query vector is not finite.
     """
     return _scored(queries, documents, "score_matrix", lambda one, other: one @ other.T)
 
@@ -33,7 +33,7 @@ def score_pairs(queries: Encoded, documents: Encoded) -> NDArray[np.float32]:
     """Return the score of each query with the document at the same position: float32 [n].
 
     Raises:
-        UsageError: queries and documents differ in form or dimension, or contain non-finite numbers.
+        UsageError: queries and documents differ in form or dimension, or a query vector is not finite.
     """
     return _scored(queries, documents, "score_pairs", lambda one, other: np.einsum("nd,nd->n", other, one))
 
@@ -63,7 +63,7 @@ def rank_candidates(
         searcher: searcher of encoded texts; a `PooledSearcher` scores each candidate by its best vector.
         queries: Q queries, encoded by the model of the index.
         candidates: int64 [Q, C], rows of `searcher` for each query; short lists are padded with -1.
-        k: length of the returned lists; short lists are padded, and documents without a score are not hits.
+        k: length of the returned lists; short lists are padded with -1, and documents without a score are left out.
         at_once: number of documents to decode and score at a time; by default, a number that suits the searcher.
 
     Raises:
@@ -73,7 +73,7 @@ def rank_candidates(
     stored, first = (searcher.searcher, searcher.first) if isinstance(searcher, PooledSearcher) else (searcher, None)
     if not isinstance(stored, StoredSearcher | DenseSearcher):
         raise UsageError("this index has no vectors to score candidates with; use a dense index")
-    wanted = checks.check_encoded("scoring of candidates", queries)
+    wanted = checks.check_encoded("candidate scoring", queries)
     rows = np.full((len(queries), max(k, candidates.shape[1])), -1, np.int64)
     rows[:, : candidates.shape[1]] = candidates
     scores = np.full(rows.shape, -np.inf, np.float32)
@@ -106,7 +106,7 @@ def _pairs(
 
 
 def encoded_rows(searcher: StoredSearcher | DenseSearcher, rows: NDArray[np.int64]) -> Encoded:
-    """Return the decoded documents at rows int64 [n] of an index."""
+    """Return the documents at rows int64 [n] of an index, decoded: vectors float32 [n, d], or `EncodedRows`."""
     return searcher.encoded(rows) if isinstance(searcher, StoredSearcher) else searcher.vectors(rows)
 
 
@@ -125,7 +125,7 @@ PositiveScores = dict[str, NDArray[np.float32]]
 
 
 def scores_in_run(negatives: Iterable[Negatives], entries: Iterable[tuple[str, RankedList]]) -> PositiveScores:
-    """Return the scores of each query's positives in a run, float32 [positives]; nan for positives not in its list."""
+    """Return the run's score of each query's positives, float32 [positives]; nan for positives not in the run."""
     positives = {item.query_id: list(item.positives) for item in negatives}
     scores = {query_id: np.full(len(doc_ids), np.nan, np.float32) for query_id, doc_ids in positives.items()}
     for query_id, ranked in entries:
@@ -176,7 +176,7 @@ def pooled(searcher: Searcher, folder: Path, doc_ids: Sequence[str]) -> Searcher
 
 @dataclass(frozen=True)
 class PooledSearcher:
-    """A searcher that ranks documents by their best vector in `searcher`; hits have document rows.
+    """A searcher that ranks documents by their best vector in `searcher`; hits are document rows.
 
     first: int64 [D + 1], the row of each document's first vector, then the total number of vectors.
     """
@@ -224,7 +224,7 @@ class PooledSearcher:
 
 
 def first_of_each(hits: Hits, k: int) -> Hits:
-    """Return the first k distinct rows of each list, padded with -1 to length k."""
+    """Return the first k distinct rows of each list with their scores, padded to length k with -1 and -inf."""
     order = np.argsort(hits.rows, axis=1, stable=True)
     ordered = np.take_along_axis(hits.rows, order, 1)
     new = np.ones_like(ordered, bool)

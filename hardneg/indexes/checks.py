@@ -14,7 +14,7 @@ from hardneg.records import ArtifactError, Encoded, EncodedRows, Hits, UsageErro
 
 
 def check_vectors(index_type: str, queries: Sequence[str] | Encoded) -> NDArray[np.float32]:
-    """Return queries that are one vector each. Raises UsageError for texts and other forms, with `index_type`."""
+    """Return `queries` if they are vectors, one per query. Raises UsageError for other forms, with `index_type`."""
     if isinstance(queries, EncodedRows):
         raise UsageError(f"a {index_type} index needs one vector per query; encode the queries with its model")
     if not isinstance(queries, np.ndarray):
@@ -23,7 +23,7 @@ def check_vectors(index_type: str, queries: Sequence[str] | Encoded) -> NDArray[
 
 
 def check_encoded(what: str, queries: Sequence[str] | Encoded) -> Encoded:
-    """Return encoded queries. Raises UsageError for texts; `what` is the subject of its message."""
+    """Return `queries` if they are encoded. Raises UsageError for texts; `what` is the subject of the message."""
     if not isinstance(queries, np.ndarray | EncodedRows):
         raise UsageError(f"{what} needs encoded queries, not texts; encode the queries first")
     return queries
@@ -48,16 +48,16 @@ def check_depth(k: int) -> None:
 def check_rows(rows: NDArray[np.int64], count: int) -> None:
     """Check rows int64 [n] of an index of `count` vectors. Raises UsageError for rows out of range, such as padding."""
     if rows.ndim != 1 or (len(rows) and (rows.min() < 0 or rows.max() >= count)):
-        raise UsageError(f"rows must be a list of numbers from 0 to {count - 1}; remove the padding (-1)")
+        raise UsageError(f"rows must be a list of numbers from 0 to {count - 1}; remove any padding (-1)")
 
 
 class DecodedRows:
-    """Base class of searchers that return documents from `store` (`hardneg.protocols.StoredSearcher`)."""
+    """Base class of searchers that decode documents from `store` (`hardneg.protocols.StoredSearcher`)."""
 
     store: Any
 
     def encoded(self, rows: NDArray[np.int64]) -> Any:
-        """Return decoded rows int64 [n]. Raises UsageError for rows out of range, ArtifactError for a damaged file."""
+        """Decode the documents at rows int64 [n]. Raises UsageError for bad rows, ArtifactError for a damaged file."""
         check_rows(rows, len(self.store))
         return self.store.gather(rows)
 
@@ -66,7 +66,7 @@ def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iter
     """Yield the first row and the aligned vectors, float32 [n, d], of each block; later blocks reuse the memory.
 
     Raises:
-        ArtifactError: a vector is not finite; the message has its row.
+        ArtifactError: a vector is not finite; the message gives its row.
     """
     first, starts = getattr(vectors, "first_row", 0), range(0, len(vectors), size)
     if isinstance(vectors, FlatVectors):
@@ -100,7 +100,7 @@ def check_finite(block: NDArray[np.float32], rows: Sequence[int] | NDArray[np.in
 
 
 def no_hits(queries: int, k: int) -> Hits:
-    """Return empty lists [queries, k], padded with row -1 and score -inf."""
+    """Return hits [queries, k] with only padding: row -1 and score -inf."""
     return Hits(np.full((queries, k), -1, np.int64), np.full((queries, k), -np.inf, np.float32))
 
 

@@ -21,7 +21,7 @@ from hardneg.store import link_file, replacing
 
 _BLOCK_BYTES = 32 << 20
 SAMPLE = 65_536
-"""The default maximum number of vectors to train an index on."""
+"""Default maximum number of vectors to train an index on."""
 _QUERIES, _QUERIES_OF_GPUS = 256, 4096  # at a time: on a CPU faiss holds a table of M * C products for each
 _LEVEL_BYTES = 12  # per vector of a graph: its level, and where its links begin
 
@@ -57,7 +57,7 @@ class Training:
                 clustering.max_points_per_centroid = self.sample
 
     def train(self, index: Any, vectors: FlatVectors, progress: Progress) -> None:
-        """Train an index on one thread, since sums over several threads would depend on the number of threads.
+        """Train an index on one thread, because the result would otherwise depend on the number of threads.
 
         Raises:
             UsageError: there are too few vectors.
@@ -91,7 +91,7 @@ def check_parts(name: str, dimension: int, subvectors: int) -> None:
     if dimension % subvectors:
         fitting = ", ".join(str(m) for m in range(1, dimension + 1) if dimension % m == 0)
         raise UsageError(
-            f"{name}: vectors of dimension {dimension} do not split into {subvectors} subvectors; possible: {fitting}"
+            f"{name}: dimension {dimension} cannot be split into {subvectors} subvectors; possible: {fitting}"
         )
 
 
@@ -110,7 +110,7 @@ def threads(count: int) -> Iterator[None]:
 def encode_blocks(
     vectors: FlatVectors, encode: Callable[[NDArray[np.float32]], Any], progress: Progress
 ) -> Iterator[Any]:
-    """Encode the vectors block by block, float32 [n, d]."""
+    """Yield the result of `encode` for each block of the vectors, float32 [n, d]."""
     with progress.task("compress", len(vectors), "passages") as task:
         for _, block in checks.vector_blocks(vectors, max(1, _BLOCK_BYTES // (4 * vectors.dimension))):
             yield encode(block)
@@ -164,7 +164,7 @@ def _read_index(path: Path, flags: int = 0) -> Any:
 
 @dataclass(frozen=True)
 class CompressedSearcher:
-    """An opened index folder; `index` is an inner-product `faiss.Index`, and `copy` an optional GPU replacement."""
+    """An open index folder; `index` is an inner-product `faiss.Index`, and `copy` an optional GPU replacement."""
 
     path: Path
     index: Any
@@ -180,7 +180,7 @@ class CompressedSearcher:
         """
         index = _read_index(path / "index")
         if index.metric_type != load_faiss().METRIC_INNER_PRODUCT:
-            raise ArtifactError(f"{path / 'index'}: its scores are not inner products; rebuild it with that metric")
+            raise ArtifactError(f"{path / 'index'}: scores are not inner products; rebuild it for inner products")
         if not (path / "docid").exists():
             raise ArtifactError(f"{path / 'docid'}: missing; an index folder needs it, with one document id per line")
         return cls(path, index)
@@ -243,7 +243,7 @@ class FaissBackend:
     def __post_init__(self) -> None:
         if (training := self._training()) is not None and training.sample < training.least:
             problem = f"sample is {training.sample}, but {training.what} need at least {training.least} vectors"
-            raise UsageError(f"{self.name}: {problem}")
+            raise UsageError(f"{self.name}: {problem}; increase sample")
 
     def _training(self) -> Training | None:
         return None
@@ -257,14 +257,14 @@ class FaissBackend:
         raise NotImplementedError
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """Return the size of the index in bytes."""
+        """Return the estimated size of an index of `vectors` vectors in bytes."""
         each, others = self._bytes(dimension)
         return round(each * vectors) + others
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Compress the vectors of the dense index folder `source`, block by block; return the number of vectors.
+        """Compress the vectors in the dense index folder `source` into `path`; return the number of vectors.
 
-        All codes and one block of vectors are in memory.
+        All codes, and one block of vectors at a time, are in memory.
 
         Raises:
             MissingDependency: faiss is not installed.
@@ -279,7 +279,7 @@ class FaissBackend:
         return write_folder(index, codes, len(vectors), source, path)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> CompressedSearcher:
-        """Open the index in folder `path`. Hits have vector rows, so `rows` is unused."""
+        """Open the index in folder `path`. Hits are already vector rows, so the id lookup `rows` is not used."""
         return CompressedSearcher.open(path)
 
 
@@ -300,7 +300,7 @@ class _Scalar(FaissBackend):
 
 @dataclass(frozen=True)
 class Sq8(_Scalar):
-    """Eight bits per number: d bytes per vector, a quarter of the flat index.
+    """Eight bits per number: d bytes per vector, a quarter of the size of `flat`.
 
     Args:
         sample: maximum number of vectors used to estimate the range of each dimension.
@@ -319,7 +319,7 @@ class Sq8(_Scalar):
 
 @dataclass(frozen=True)
 class Fp16(_Scalar):
-    """Half precision: 2d bytes per vector, half of the flat index, with the same results except for near ties."""
+    """Half precision: 2d bytes per vector, half the size of `flat`, with the same results except for near ties."""
 
     version: ClassVar[int] = 1
     name, codec, width = "fp16", "QT_fp16", 2
@@ -357,7 +357,7 @@ class Hnsw(FaissBackend):
         return 4 * dimension + 8 * self.m + 4 * self.m // (self.m - 1) + _LEVEL_BYTES, 0
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Build a graph of the vectors in the dense index folder `source`; return the number of vectors.
+        """Build a graph of the vectors in the dense index folder `source` in `path`; return the number of vectors.
 
         Raises:
             MissingDependency: faiss is not installed.

@@ -33,14 +33,14 @@ _MANY = 32  # queries from which oneDNN is faster than torch's BLAS, although it
 
 @dataclass(frozen=True)
 class ExactOptions:
-    """Options of exact search, which affect speed and memory, and scores in the last bits at most.
+    """Options of exact search; they affect speed and memory, and at most the last bits of the scores.
 
     corpus_block, query_block: number of vectors and queries to multiply at a time; the default depends on the device.
     device: device to compute on; None means all GPUs, or the CPU without GPUs. `cuda` means all GPUs if no other
         process shares the work, `cuda:1` only that GPU.
-    resident: size in bytes of the largest index that stays on the device between searches; a larger index is read again
+    resident: size in bytes of the largest index that stays on the device between searches; a larger index is reread
         for each search, block by block.
-    expected: total number of queries in all searches, by which every search chooses its method.
+    expected: total number of queries to expect in all searches; each search chooses its method by it.
     """
 
     corpus_block: int | None = None
@@ -56,7 +56,7 @@ class ExactOptions:
 
     @property
     def everywhere(self) -> list[torch.device]:
-        """All devices of one search; each device searches a part of the vectors."""
+        """All devices that one search uses; each searches a part of the vectors."""
         if self.where != torch.device("cuda") or world().size > 1:
             return [self.where]
         return [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
@@ -68,7 +68,7 @@ class ExactOptions:
     def for_few(self) -> "ExactOptions":
         """Return options for many searches with few queries each, as in a training loop.
 
-        The index may stay on the device up to 512 MiB, or three quarters of a GPU's free memory.
+        An index of up to 512 MiB, or up to three quarters of a GPU's free memory if that is more, stays on the device.
         """
         free = torch.cuda.mem_get_info(self.where)[0] if self.where.type == "cuda" else 0
         return replace(self, resident=max(_RESIDENT, free // 4 * 3))
@@ -76,7 +76,7 @@ class ExactOptions:
 
 @runtime_checkable
 class ExactSearcher(Searcher, Protocol):
-    """An opened index that accepts `ExactOptions`."""
+    """An open index that accepts `ExactOptions`."""
 
     def using(self, options: ExactOptions, progress: Progress | None) -> Searcher:
         """Return the same searcher with the given progress and options, which affect at most the last score bits."""
@@ -88,7 +88,7 @@ Vectors = NDArray[np.float32] | FlatVectors | Tensor
 
 @dataclass(frozen=True)
 class Blocks:
-    """Block sizes and device. rough: a package's faster kernel, or None. expected: as in `ExactOptions`."""
+    """Block sizes and the device of a search. rough: a package's faster kernel. expected: as in `ExactOptions`."""
 
     corpus: int
     queries: int
@@ -139,7 +139,7 @@ def _blocks(options: ExactOptions, rough: Any) -> Blocks:
     sizes = zip((options.corpus_block, options.query_block), usual, strict=True)
     corpus, queries = (default if size is None else size for size, default in sizes)
     if min(corpus, queries) < 1:
-        raise UsageError(f"block sizes must be at least 1, not {corpus} and {queries}")
+        raise UsageError(f"corpus_block and query_block must be at least 1, not {corpus} and {queries}")
     return Blocks(corpus, queries, options.where, rough, options.expected)
 
 
@@ -238,7 +238,7 @@ def on_device(vectors: FlatVectors, device: torch.device) -> Tensor:
     """Return all vectors of a folder on a device: float32 [N, d].
 
     Raises:
-        ArtifactError: a vector is not finite; the message has its row.
+        ArtifactError: a vector is not finite; the message gives its row.
     """
     rows = torch.empty((len(vectors), vectors.dimension), device=device)
     for start, block in checks.vector_blocks(vectors, _ROWS):
@@ -254,7 +254,7 @@ def copied_ahead(
     A thread reads into pinned memory and copies on a separate stream; the device checks that all numbers are finite.
 
     Raises:
-        ArtifactError: a vector is not finite; the message has its row.
+        ArtifactError: a vector is not finite; the message gives its row.
     """
     starts, on_gpu = range(0, len(vectors), size), device.type == "cuda"
     dimension = vectors.dimension if isinstance(vectors, FlatVectors) else vectors.shape[1]
@@ -305,7 +305,7 @@ class Flat:
         return len(vectors)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "FlatSearcher":
-        """Open the vectors in folder `path`. Hits have vector rows, so `rows` is unused."""
+        """Open the vectors in folder `path`. Hits are already vector rows, so the id lookup `rows` is not used."""
         return FlatSearcher(FlatVectors.open(path))
 
 
@@ -325,10 +325,10 @@ class FlatSearcher:
         return replace(self, options=options, progress=progress)
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
-        """Return the best k vectors for queries float32 [Q, d], exactly; ties by ascending row.
+        """Return the best k vectors for queries float32 [Q, d], exactly; ties are broken by ascending row.
 
         Raises:
-            UsageError: the queries are texts, or vectors of another dimension.
+            UsageError, ArtifactError: as in `search_exact`; also UsageError if the queries are not vectors.
         """
         return search_exact(self._held, checks.check_vectors("flat", queries), k, self.options, self.progress)
 

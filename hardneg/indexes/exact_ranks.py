@@ -13,7 +13,7 @@ from hardneg.indexes.exact import FlatSearcher
 from hardneg.protocols import DenseSearcher
 
 Pass = Callable[[], Iterable[tuple[int, NDArray[np.float32]]]]
-"""A function that starts a pass over the corpus: (first row, float32 [n, d]) in row order, as from `vector_blocks`.
+"""A function that yields the blocks of the corpus in row order, as pairs of first row and vectors, float32 [n, d].
 
 Every pass must split the corpus at the same rows; otherwise, scores of equal vectors may differ in the last bit.
 """
@@ -48,7 +48,7 @@ def pair_scores(
 def counts_above(
     corpus: Pass, queries: NDArray[np.float32], pairs: tuple[_Rows, _Rows, NDArray[np.float32]], device: str = "cpu"
 ) -> NDArray[np.int64]:
-    """Return the number of documents that rank above the document of each pair, ties by row: int64 [T].
+    """Return the number of documents that rank above each pair's document, with ties broken by row: int64 [T].
 
     queries: float32 [Q, d]. pairs: (query int64 [T], ascending; row int64 [T]; score float32 [T] from `pair_scores`).
     """
@@ -96,7 +96,7 @@ def _products(
 
 
 def overlap(static_rows: NDArray[np.int64], top_rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the fraction of each query's fixed negatives, int64 [Q, n], in the top documents, int64 [Q, K].
+    """Return the fraction of each query's fixed negatives, int64 [Q, n], among its top documents, int64 [Q, K].
 
     Both arrays are padded with -1. The result is float64 [Q] in [0, 1]; nan for a query without fixed negatives.
 

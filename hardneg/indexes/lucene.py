@@ -31,7 +31,7 @@ from hardneg.runtime import Progress
 
 OLDEST = 21
 HELD = 1 << 15
-"""Maximum number of hits with their stored texts in memory at a time."""
+"""Maximum number of hits to hold in memory at a time, with their stored texts."""
 _FOLDERS = ("/usr/lib/jvm", "/Library/Java/JavaVirtualMachines", "/opt/java", "/opt")
 _ADVICE = 'run pip install "hardneg[lucene]", or install a JDK and set JAVA_HOME to its folder'
 _LATER = "indexCreatedVersionMajor is in the future"
@@ -49,7 +49,7 @@ class Java:
 
 
 def find_java() -> Java:
-    """Return the Java runtime to use.
+    """Return the first suitable Java runtime, preferably one with the module jdk.incubator.vector.
 
     Raises:
         MissingDependency: no Java 21 or later is found; the message lists older versions.
@@ -109,7 +109,7 @@ def inspect_java(home: Path) -> Java | None:
 
 
 def start_java() -> None:
-    """Start Java with Anserini's classes and without log messages; do nothing if Java is running.
+    """Start Java with Anserini's classes and without log messages; do nothing if Java is already running.
 
     Raises:
         MissingDependency: Pyserini or a suitable Java is missing, or Java does not start.
@@ -166,7 +166,7 @@ def _captured_stderr() -> Iterator[Callable[[], str]]:
 
 
 def threads() -> int:
-    """Return the number of threads for indexing and searching with Anserini."""
+    """Return the number of threads for indexing and searching with Anserini: one per core, at most 16."""
     return min(16, os.cpu_count() or 1)
 
 
@@ -190,7 +190,7 @@ def open_lucene(path: Path, searcher: str) -> Any:
 
 
 def ranked(lucene: Any, queries: Any, count: int, k: int) -> list[list[dict[str, Any]]]:
-    """Return the best k hits of each of `count` queries in a Java list.
+    """Return the best k hits, each with its `docid` and `score`, of each of the `count` queries in a Java list.
 
     Java returns all hits as one JSON string, since a call per hit would be slow.
     """
@@ -210,7 +210,7 @@ def ranked(lucene: Any, queries: Any, count: int, k: int) -> list[list[dict[str,
 
 
 def java_reason(error: Any) -> str:
-    """Return the first line of a `jnius.JavaException`."""
+    """Return the first line of the message of a `jnius.JavaException`, without the prefix from jnius."""
     return str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
 
 
@@ -233,7 +233,7 @@ _BLANKS = "".join(map(chr, range(33)))  # the characters that Lucene ignores whe
 
 @dataclass(frozen=True)
 class Bm25:
-    """Lucene's BM25.
+    """BM25 search with Lucene.
 
     Pyserini's `LuceneSearcher` can open the index, which has the document ids of the collection. Scores are the same as
     in `LuceneSearcher`: rounded to four decimals, with tied scores spread apart in id order.
@@ -258,7 +258,7 @@ class Bm25:
             raise UsageError(f"bm25: k1 is {self.k1} and b is {self.b}; k1 must be at least 0, and b between 0 and 1")
 
     def build(self, source: Iterable[tuple[str, str]], path: Path, progress: Progress) -> int:
-        """Index pairs (doc_id, contents) in order and store the texts; return the number of documents.
+        """Index pairs (doc_id, contents) in order and store the texts; return the number indexed.
 
         Lucene skips documents with blank contents; the number of skipped documents is reported.
 
@@ -319,7 +319,7 @@ class Bm25:
 
 @dataclass(frozen=True)
 class Bm25Searcher:
-    """An opened Lucene index; `lucene` is Anserini's `SimpleSearcher`."""
+    """An open Lucene index; `lucene` is Anserini's `SimpleSearcher`."""
 
     path: Path
     lucene: Any
@@ -330,10 +330,10 @@ class Bm25Searcher:
 
         Raises:
             UsageError: the queries are vectors, or k is below 1.
-            ArtifactError: the index contains a document id that `rows` does not know.
+            ArtifactError: the index contains a document id that is not in the corpus.
         """
         if isinstance(queries, np.ndarray | EncodedRows):
-            raise UsageError("a BM25 index needs the texts of queries, not vectors")
+            raise UsageError("a BM25 index needs query texts, not vectors; pass the texts")
         from jnius import autoclass
 
         checks.check_depth(k)

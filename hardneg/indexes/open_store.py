@@ -1,4 +1,4 @@
-"""Opening of index folders by the files in them, regardless of the backend or stage that wrote them."""
+"""Open index folders according to the files in them, regardless of the backend or stage that wrote them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from hardneg.runtime import Progress
 
 
 def form_in(folder: Path) -> str | None:
-    """Return the form of the encoded texts in a folder, as in a backend's `input`; None for other folders."""
+    """Return the form of a folder's encoded texts: `weights`, `token-vectors` or `vectors`; None if it has none."""
     if (folder / WEIGHTS).exists():
         return "weights"
     if not (folder / "index").exists() and not (folder / SHARDS).exists():
@@ -43,7 +43,7 @@ def open_store(
 
 @dataclass(frozen=True)
 class DenseIndex:
-    """An opened index folder: the searcher, the vector dimension, and the document id of each row."""
+    """An open index folder: the searcher, the vector dimension, and the document id of each row."""
 
     folder: Path
     searcher: DenseSearcher
@@ -64,7 +64,7 @@ class DenseIndex:
                 with (folder / "index").open("rb") as file:
                     begin = file.read(len(FLAT))
             except OSError as error:
-                wanted = "choose one with the files index and docid, from `hardneg encode` or `hardneg index build`"
+                wanted = "use a folder with files index and docid, from `hardneg encode` or `hardneg index build`"
                 raise ArtifactError(f"{folder}: not a dense index (index: {error.strerror}); {wanted}") from error
         if begin == FLAT:
             vectors = FlatVectors.open(folder)

@@ -1,4 +1,4 @@
-"""Inverted lists and product quantisation, which stores a vector as M codes, the centroid numbers of its M parts.
+"""Inverted lists, sign bits, and product quantisation, which stores the centroid number of each of a vector's M parts.
 
 Sources: H. Jégou, M. Douze, C. Schmid, Product quantization for nearest neighbor search, TPAMI 2011; the rotation:
 T. Ge, K. He, Q. Ke, J. Sun, Optimized product quantization for approximate nearest neighbor search, CVPR 2013.
@@ -23,15 +23,15 @@ from hardneg.records import ArtifactError, Hits, UsageError
 from hardneg.runtime import SEED, Progress, float32_products
 
 SUBVECTORS, BITS = 48, 8
-"""The default number of parts of a vector, and of bits of each part's code."""
+"""Default number of parts that a vector is split into, and default number of bits in each part's code."""
 _NUMBER = 8  # bytes of a vector's row number in its list
 _SCORES, _ROWS = 1 << 26, 65_536  # at a time: scores of a query and a vector; vectors whose codes are read
 
 
 class ListedBackend(compressed.FaissBackend):
-    """Base class of indexes with codes, or with inverted lists (a query probes `nprobe` lists).
+    """Base class of the backends with product-quantised vectors, inverted lists, or both.
 
-    A code holds `subvectors` centroid numbers, one per part of a vector. bits: bits per number; 0 without codes.
+    lists: 0 without inverted lists. subvectors, bits: parts per vector, and bits per part; bits is 0 for full vectors.
     """
 
     lists: int = 0
@@ -43,7 +43,7 @@ class ListedBackend(compressed.FaissBackend):
 
     def __post_init__(self) -> None:
         if self.lists and not 1 <= self.nprobe <= self.lists:
-            problem = f"lists is {self.lists} and nprobe is {self.nprobe}; nprobe must be from 1 to lists"
+            problem = f"lists is {self.lists} and nprobe is {self.nprobe}; nprobe must be between 1 and lists"
             raise UsageError(f"{self.name}: {problem}")
         if self.subvectors < 1 or not min(1, type(self).bits) <= self.bits <= 8:
             raise UsageError(
@@ -94,7 +94,7 @@ class IvfPq(ListedBackend):
 
     Args:
         subvectors: number of parts per vector; must divide the dimension.
-        bits: number of bits per part, from 1 to 8, for 2^bits centroids.
+        bits: number of bits per part, from 1 to 8; each part has 2^bits centroids.
         lists: number of inverted lists, usually one to a few times the square root of the number of vectors.
         nprobe: number of lists to probe per query; stored in the index.
         sample: maximum number of vectors for training the list centroids and the code centroids.
@@ -126,7 +126,7 @@ class Pq(ListedBackend):
 
     Args:
         subvectors: number of parts per vector; must divide the dimension.
-        bits: number of bits per part, from 1 to 8, for 2^bits centroids.
+        bits: number of bits per part, from 1 to 8; each part has 2^bits centroids.
         sample: maximum number of vectors for training the centroids.
         seed: random seed for the sample and the clustering.
     """
@@ -145,7 +145,7 @@ class Pq(ListedBackend):
         return faiss.IndexPQ(dimension, self.subvectors, self.bits, faiss.METRIC_INNER_PRODUCT)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "PqSearcher":
-        """Open the index in folder `path`. Hits have vector rows, so `rows` is unused."""
+        """Open the index in folder `path`. Hits are already vector rows, so the id lookup `rows` is not used."""
         return PqSearcher.open(path)
 
 
@@ -155,7 +155,7 @@ class OpqPq(Pq):
 
     Args:
         subvectors: number of parts per vector; must divide the dimension.
-        bits: number of bits per part, from 1 to 8, for 2^bits centroids.
+        bits: number of bits per part, from 1 to 8; each part has 2^bits centroids.
         sample: maximum number of vectors for training the rotation and the centroids.
         seed: random seed for the sample and the clustering.
         iterations: number of alternating updates of the rotation and the codes.
@@ -187,9 +187,9 @@ class OpqPq(Pq):
 
 @dataclass
 class CodeLookup:
-    """Search of product-quantised vectors in torch, by sums of inner products of query parts with centroids.
+    """Product-quantised vectors in torch; a score is the sum of the query parts' inner products with the centroids.
 
-    codes: uint8 [M, N]. centroids: float32 [M, C, d / M]. rotation: matrix that is applied to queries, float32 [d, d].
+    codes: uint8 [M, N]. centroids: float32 [M, C, d / M]. rotation: float32 [d, d], applied to queries; or None.
     """
 
     codes: Tensor
@@ -197,7 +197,7 @@ class CodeLookup:
     rotation: Tensor | None
 
     def search(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return the best `depth` vectors of each query: scores float32, rows int64 [Q, depth], padded with -1."""
+        """Return the best vectors of each query: scores float32 and rows int64, [Q, depth], padded with -inf and -1."""
         best = BestRows(1, depth)
         with torch.inference_mode(), float32_products(self.codes.device):
             wanted = to_device(queries, self.codes.device)
@@ -216,7 +216,7 @@ class CodeLookup:
 
 @dataclass(frozen=True)
 class PqSearcher(compressed.CompressedSearcher):
-    """An opened index of product-quantised vectors (`hardneg.protocols.ProductSearcher`)."""
+    """An open index of product-quantised vectors (`hardneg.protocols.ProductSearcher`)."""
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -232,7 +232,7 @@ class PqSearcher(compressed.CompressedSearcher):
         return cls(path, opened.index)
 
     def codes(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Return the codes of rows int64 [n]: uint8 [n, M].
+        """Return the codes of the vectors at rows int64 [n]: uint8 [n, M], a centroid number for each part.
 
         Raises:
             UsageError: a row is not in the index.
@@ -252,7 +252,7 @@ class PqSearcher(compressed.CompressedSearcher):
         return np.asarray(flat, np.float32).reshape(quantiser.M, quantiser.ksub, quantiser.dsub)
 
     def rotation(self) -> NDArray[np.float32] | None:
-        """Return the rotation R, float32 [d, d], if R x is split into parts instead of x; None without a rotation."""
+        """Return the matrix R, float32 [d, d], that rotates a vector x to R x before it is split; None without one."""
         faiss = load_faiss()
         if not isinstance(self.index, faiss.IndexPreTransform):
             return None
@@ -273,19 +273,19 @@ class PqSearcher(compressed.CompressedSearcher):
         compressed.write_folder(index, blocks, self.index.ntotal, self.path, out)
 
     def install(self, centroids: NDArray[np.float32]) -> None:
-        """Search with new centroids, float32 [M, 2^bits, d / M], from now on; the file does not change."""
+        """Replace the centroids in memory, float32 [M, 2^bits, d / M], for later searches; the file is unchanged."""
         flat = np.ascontiguousarray(centroids, np.float32).ravel()
         load_faiss().copy_array_to_vector(flat, innermost(self.index).pq.centroids)
         if self.copy is not None:
             self.copy.centroids = to_device(centroids, self.copy.codes.device)
 
     def using(self, options: ExactOptions, progress: Progress | None) -> "PqSearcher":
-        """Return this searcher with the codes moved to the GPU of `options`, if they fit, for search in torch."""
+        """Return a searcher that uses torch if `options` selects a GPU with enough memory for the codes, else faiss."""
         fits = innermost(self.index).pq.M * self.index.ntotal <= options.for_few().resident
         return replace(self, copy=self.lookup(options.where) if options.where.type == "cuda" and fits else None)
 
     def lookup(self, device: torch.device) -> CodeLookup:
-        """Return a searcher of the same vectors on a device."""
+        """Return a searcher of the same vectors in torch, with a copy of the codes on `device`."""
         count, rotation = self.index.ntotal, self.rotation()
         codes = torch.empty((innermost(self.index).pq.M, count), dtype=torch.uint8, device=device)
         for start in range(0, count, _ROWS):
@@ -302,7 +302,7 @@ class PqSearcher(compressed.CompressedSearcher):
 
 
 def trained_product(centroids: NDArray[np.float32], rotation: NDArray[np.float32] | None) -> Any:
-    """Return an empty faiss index with centroids float32 [M, C, d / M] and a rotation float32 [d, d]."""
+    """Return an empty faiss index with centroids float32 [M, C, d / M] and, unless None, a rotation float32 [d, d]."""
     faiss = load_faiss()
     parts, count, width = centroids.shape
     index = faiss.IndexPQ(parts * width, parts, count.bit_length() - 1, faiss.METRIC_INNER_PRODUCT)
@@ -318,13 +318,13 @@ def trained_product(centroids: NDArray[np.float32], rotation: NDArray[np.float32
 
 
 RESCORED, LEAST_RESCORED = 4, 1_000
-"""The number of documents, nearest by Hamming distance, to rescore for each hit, and for each query at least."""
+"""Number of documents nearest by Hamming distance to rescore: per requested hit, and at least per query."""
 _UNPACKED = 4 << 20  # bytes of bits unpacked to float32 at a time, so that they stay in caches
 
 
 @dataclass(frozen=True)
 class Binary(compressed.FaissBackend):
-    """The sign of each number: d / 8 bytes per vector, a thirty-second of the flat index.
+    """One sign bit per number: d / 8 bytes per vector, 1/32 of the size of `flat`.
 
     The score of a query q with a document x is q · sign(x) / sqrt(d). The file is a faiss product quantiser with d
     one-bit parts and the centroids -1 / sqrt(d) and +1 / sqrt(d).
@@ -340,7 +340,7 @@ class Binary(compressed.FaissBackend):
         return trained_product(np.broadcast_to(signs[None, :, None], (dimension, 2, 1)), None)
 
     def open(self, path: Path, rows: RowLookup | None = None) -> "BinarySearcher":
-        """Open the index in folder `path`. Hits have vector rows, so `rows` is unused."""
+        """Open the index in folder `path`. Hits are already vector rows, so the id lookup `rows` is not used."""
         return BinarySearcher.open(path)
 
     def _bytes(self, dimension: int) -> tuple[float, int]:
@@ -349,7 +349,7 @@ class Binary(compressed.FaissBackend):
 
 @dataclass(frozen=True)
 class BinarySearcher(PqSearcher):
-    """An opened index of sign bits."""
+    """An open `binary` index, which rescores the documents nearest by Hamming distance with the full query vector."""
 
     def using(self, options: Any, progress: Progress | None) -> "BinarySearcher":
         """Return this searcher unchanged, since Hamming distances are computed on the CPU."""

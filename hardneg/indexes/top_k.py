@@ -1,7 +1,7 @@
 """The best k documents of each query, updated with one block of scores at a time.
 
 Blocks arrive in row order, so a document must score above a query's current k-th score to enter its list. Comparing a
-block with these scores leaves few candidates, and ties stay in row order.
+block with these scores leaves few candidates, and ties remain in row order.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _SLACK = 128  # candidates beyond k to collect before the next selection
 
 @dataclass
 class Best:
-    """Candidates of q queries among the rows seen so far, in row order: float32 and int64 [q, m].
+    """Candidates of q queries among the rows seen so far, in row order: scores float32 and rows int64, both [q, m].
 
     The candidates include the best k, or all rows if there are fewer, and may be padded with -inf and -1.
     bar: float32 [q, 1], a score that at least k candidates of the query reach.
@@ -31,7 +31,7 @@ class Best:
 
 
 def merged(best: Best | None, scores: Tensor, start: int, k: int) -> Best:
-    """Merge the scores of a block, [q, b], whose first row is `start`, into the candidates."""
+    """Return the candidates (None at first) merged with a block's scores, float32 [q, b]; `start` is its first row."""
     if best is None and scores.shape[1] > k:
         bar, best_cells = _largest(scores, k)
         rows = (
@@ -52,7 +52,7 @@ def merged(best: Best | None, scores: Tensor, start: int, k: int) -> Best:
 
 
 def true_indices(mask: Tensor) -> Tensor:
-    """Return ascending flat indices of the true values; a GPU reads eight values at a time, as most are false."""
+    """Return the flat indices of the true values, int64, ascending; a GPU tests eight values at a time."""
     flat = mask.view(-1)
     if mask.device.type == "cpu":
         return torch.from_numpy(np.flatnonzero(flat.numpy()))
@@ -80,7 +80,7 @@ def entered(best: Best, query: Tensor, row: Tensor, score: Tensor, k: int, slack
 
 
 def selected(scores: Tensor, rows: Tensor, k: int) -> Best:
-    """Select the k largest scores of each query, in row order; ties at the bar keep the first rows."""
+    """Return the k largest scores of each query, in row order; of scores tied at rank k, the first rows are kept."""
     if scores.shape[1] <= k:
         return Best(scores.clone(), rows, scores.amin(1, keepdim=True))
     bar, best_cells = _largest(scores, k)
@@ -103,7 +103,7 @@ def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def best_hits(best: Sequence[Best | None], count: int, k: int) -> Hits:
-    """Return the k best hits of the `count` queries from all parts; a part is None if there were no rows.
+    """Return the k best hits of each of the `count` queries, which are split into parts; a part is None without rows.
 
     Raises:
         ArtifactError: a score is not finite.
@@ -119,15 +119,15 @@ def best_hits(best: Sequence[Best | None], count: int, k: int) -> Hits:
         hits.rows[done : done + lines, :width] = part.rows.gather(1, order).cpu().numpy()
         done += lines
     if not np.isfinite(hits.scores[hits.rows >= 0]).all():
-        raise ArtifactError("inner products exceed the range of 32-bit numbers; scale the vectors down")
+        raise ArtifactError("inner products exceed the range of float32; scale the vectors down")
     return hits
 
 
 class BestRows:
-    """The best k rows of each query, for queries in several parts, in one pass over the rows."""
+    """The best k rows of each query, collected in one pass over the rows; the queries are split into parts."""
 
     def __init__(self, parts: int, k: int) -> None:
-        """Start without rows. parts: number of parts that the queries are split into."""
+        """Start without rows. parts: number of parts that the queries are split into. k: rows to keep per query."""
         self._k, self._best = k, list[Best | None]([None] * parts)
 
     def add(self, part: int, scores: Tensor, start: int) -> None:
@@ -135,5 +135,5 @@ class BestRows:
         self._best[part] = merged(self._best[part], scores, start, self._k)
 
     def hits(self, count: int) -> Hits:
-        """Return the hits of all `count` queries. Raises ArtifactError if a score is not finite."""
+        """Return the k best hits of the `count` queries of all parts. Raises ArtifactError if a score is not finite."""
         return best_hits(self._best, count, self._k)

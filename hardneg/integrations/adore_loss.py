@@ -49,12 +49,12 @@ class AdoreLoss(nn.Module):
         forced: Forced = FORCED,
         split: str = "train",
     ) -> None:
-        """Encode the corpus, unless its vectors are in the store.
+        """Encode the corpus, unless its vectors are already in the store.
 
         Args:
             model: the SentenceTransformer that training starts from.
             dataset: a dataset as in the commands' `--dataset`, such as `beir:FOLDER`.
-            arguments: the trainer's arguments; the index is written to `adore/` in `output_dir`.
+            arguments: the trainer's arguments; the vectors are stored in `adore/` in `output_dir`.
             depth: number of documents to retrieve for each query.
             loss: name of a loss without a teacher, or a dict with `name` and options; `cut` defaults to `depth`.
             forced: when to add known positives to the lists: `none_retrieved`, `always` or `never`.
@@ -96,12 +96,12 @@ class AdoreLoss(nn.Module):
 
     @property
     def dataset(self) -> Dataset:
-        """The training data: queries as `anchor`, and query positions as `label` for finding the positives."""
+        """The training data: queries as `anchor`, and as `label` their positions, which the loss needs."""
         _, texts, _ = judged_queries(self._collection, self._split)
         return Dataset.from_dict({"anchor": texts, "label": list(range(len(texts)))})
 
     def forward(self, sentence_features: Any, labels: Tensor) -> Tensor:
-        """Return the loss, a scalar. labels: int64 [B], query positions."""
+        """Return the scalar loss. sentence_features: [inputs of B queries]. labels: int64 [B], rows of `dataset`."""
         queries: Tensor = self.model(next(iter(sentence_features)))["sentence_embedding"].float()
         queries = nn.functional.normalize(queries) if self._cosine else queries
         batch = self._examples.of(labels.cpu().numpy())

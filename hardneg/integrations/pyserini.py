@@ -92,7 +92,7 @@ def opening(folder: Path, options: Mapping[str, object], queries: QuerySide, seg
 
 
 def model_location(model: resolved.ResolvedModel) -> ModelReference:
-    """Return the location of a model, and the settings that are missing in the model folder."""
+    """Return the location of a model, with the settings that its folder does not record."""
     spec, full, folder, family = model.spec, model.full, model.location.folder, model.family
     if folder is None or not isinstance(family, resolved.FolderFamily):
         return ModelReference(spec.name, lacking=f"the files of the model {spec.name!r} are not on this machine")
@@ -153,7 +153,7 @@ def openings(
 
 
 def query_side(spec: ModelSpec) -> QuerySide:
-    """Return the opened model of a spec. Raises ModelError if it cannot be opened."""
+    """Open a model on the CPU and return its query side. Raises ModelError if it cannot be opened."""
     encoder = resolved.load_encoder(spec, "cpu", "fp32")
     if not isinstance(encoder, Encoder):
         return QuerySide(reason=f"Pyserini has no class for the model {spec.name!r}; pass query vectors")

@@ -1,4 +1,4 @@
-"""Refreshed negatives for sentence-transformers trainers: a recipe mines them with the model in training."""
+"""Refreshed negatives for sentence-transformers trainers: a recipe mines them with the current model."""
 
 import json
 import os
@@ -34,7 +34,7 @@ ENCODED, INDEXED, SEARCHED, RERANKED, MINED = "vectors", "index", "run", "rerank
 
 @dataclass(frozen=True)
 class RefreshRecipe:
-    """The recipe of every refresh, without the model.
+    """The recipe of every refresh; `plan` adds the model.
 
     dataset: dataset as in a recipe. miner, filters: names and options. depth: number of documents per query to
     retrieve, or to score with a reranker. index: backend with options, built for each refresh; None for exact search.
@@ -58,7 +58,7 @@ class RefreshRecipe:
         return self.candidates is not None or self.run is not None
 
     def plan(self, model: str, seed: int) -> Plan:
-        """Return the steps that mine with the model in a folder. seed: random seed for miners that sample.
+        """Return the steps that mine with the model in the folder `model`. seed: random seed for miners that sample.
 
         Raises:
             RecipeError: the recipe has mistakes; the message lists every mistake.
@@ -85,7 +85,7 @@ class RefreshRecipe:
         return AdhocRecipe(_NAME, self.dataset, {**stages, MINED: mining}, named or None, self.settings, seed).plan()
 
     def read(self, session: Session) -> Artifact:
-        """Return the stored collection, and read it first if necessary; every process calls this."""
+        """Return the stored collection, after reading the dataset if necessary; every process must call this."""
         stages = {MINED: {"stage": "mine", "split": self.split, "miner": {"name": layout.RANDOM}}}
         return session.make_dataset(AdhocRecipe(_NAME, self.dataset, stages).plan())
 
@@ -93,8 +93,8 @@ class RefreshRecipe:
 def mine_with(recipe: RefreshRecipe, plan: Plan, session: Session) -> tuple[Artifact, Sequence[str]] | None:
     """Mine with the model of a plan; return the negatives and the keys of all model-dependent artifacts.
 
-    Every process calls this and encodes or scores a share; the first process gets the result, the others get None. Only
-    the first process scores the candidates of a given run, and unsets the launcher's RANK meanwhile.
+    Every process must call this and encodes or scores a share; the first process gets the result, the others None. The
+    candidates of a given run are scored by the first process alone, with the launcher's RANK unset meanwhile.
     """
     if recipe.run is None:
         mined = session.execute(plan).artifacts[MINED]
@@ -217,14 +217,14 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
         self._steps_an_epoch, self._epochs, self._started = 1, 0, False
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Mine the first refresh, unless a resumed run already has one.
+        """Mine the refreshes that the first step needs, unless a resumed run already has them.
 
         Raises:
             TrainingError: a refresh that a resumed run needs is missing, or rows would be in another order.
         """
         step, schedule = state.global_step, self._schedule
         if step and args.ignore_data_skip:
-            raise errors.TrainingError("ignore_data_skip must be False, or rows get the negatives of other steps")
+            raise errors.TrainingError("resuming needs ignore_data_skip=False, or rows get negatives of other steps")
         batches = len(self._trainer.callback_handler.train_dataloader)
         self._steps_an_epoch = max(1, -(-batches // args.gradient_accumulation_steps))
         accelerator = self._trainer.accelerator
@@ -237,7 +237,7 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
             self._ensure(number, number * schedule.every, step)
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Mine the refresh of this epoch, if refreshes are made once per epoch."""
+        """Mine the refresh of this epoch if there is one refresh per epoch."""
         schedule, step = self._schedule, state.global_step
         schedule.epoch = self._epochs
         if self._started:
@@ -253,7 +253,7 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
             self._make(state.global_step // every, state.global_step)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Notify waiting workers that there will be no more refreshes."""
+        """Signal to waiting data loader workers that no more refreshes will follow."""
         if world().rank == 0:
             (self._refresher.refreshes.folder / ENDED).touch()
 
@@ -287,9 +287,9 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
 
 
 class RefreshedNegatives:
-    """Training data for sentence-transformers trainers, with negatives that are re-mined with the model in training.
+    """Training data for sentence-transformers trainers, with negatives that are re-mined with the current model.
 
-    Pass `dataset` to the trainer, then call `attach` with it. Training pauses during mining. The negatives of a step
+    Pass `dataset` to a trainer, then the trainer to `attach`. Training pauses during mining. The negatives of a step
     depend only on the seeds and the step. A refresh mined after step n is used from step n + 2, since the batch of
     step n + 1 has already been read, or from the first step of an epoch.
 
@@ -331,7 +331,7 @@ class RefreshedNegatives:
             candidates: for a reranker, the retriever of its candidates: `bm25` or a model.
             run: for a reranker, a TREC run or a dict of scores that contains its candidates, instead of `candidates`.
             settings: other recipe settings, as in hardneg's functions.
-            store: folder for vectors and lists; None for a folder beside the refreshes.
+            store: folder for vectors and lists; None for `negatives/store/` in `output_dir`.
 
         Raises:
             UsageError: an argument is invalid.
@@ -366,7 +366,7 @@ class RefreshedNegatives:
 
     @cached_property
     def recipe(self) -> RefreshRecipe:
-        """The recipe of each refresh."""
+        """The recipe that each refresh runs with the current model."""
         store = self.session.store
         dataset, split = named_dataset(self._dataset, store), self._split or given.split_of(self._dataset, "train")
         run = None if self._run is None else given.run_file(self._run, store)
@@ -387,10 +387,10 @@ class RefreshedNegatives:
         if any(isinstance(each, RefreshCallback) for each in trainer.callback_handler.callbacks):
             problems.append("the trainer is already attached")
         if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
-            problems.append("DeepSpeed and FSDP are not supported: the model is split over several devices")
+            problems.append("DeepSpeed and FSDP are not supported, because they split the model over devices")
         reranks = type(trainer).__name__ == "CrossEncoderTrainer"
         if reranks and not self.recipe.reranks:
-            problems.append("a reranker needs `candidates` or `run`")
+            problems.append("a CrossEncoder needs `candidates` or `run`")
         if not reranks and self.recipe.reranks:
             problems.append("`candidates` and `run` are only for a CrossEncoder")
         if problems:

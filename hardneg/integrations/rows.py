@@ -107,7 +107,7 @@ def plan_rows(collection: StoredCollection, split: str, form: str, negatives: in
 
 
 def judged_queries(collection: StoredCollection, split: str) -> tuple[list[str], list[str], dict[str, list[str]]]:
-    """Return ids and texts of queries with positives, and the positives. Raises DataError without such queries."""
+    """Return ids and texts of queries with positives, and positives by query. Raises DataError if there are none."""
     queries, known = collection.queries(split), positives(collection.all_qrels())
     rows = [row for row, query_id in enumerate(queries.query_ids) if query_id in known]
     if not rows:
@@ -123,7 +123,7 @@ SPARE = 16
 def table_of(mined: NegativesFile, query_ids: Sequence[str], corpus: Corpus, count: int) -> NDArray[np.int64]:
     """Return the mined negatives of each query as corpus rows: int64 [Q, at most count + SPARE].
 
-    Lists of fewer than `count` negatives are repeated up to `count`.
+    Lists of fewer than `count` negatives are repeated up to `count`; the rest of the array is padded with -1.
 
     Raises:
         TrainingError: a query has no negative.
@@ -138,7 +138,7 @@ def table_of(mined: NegativesFile, query_ids: Sequence[str], corpus: Corpus, cou
     if not counts.all():
         first = query_ids[int(np.argmin(counts))]
         lacking = f"{counted(int((counts == 0).sum()), 'query')} without negatives, such as {first}"
-        raise TrainingError(f"{lacking}; use a miner that keeps more")
+        raise TrainingError(f"{lacking}; use a miner that keeps more documents")
     table: NDArray[np.int64] = listed[rows]
     numbers = np.arange(count)[None, :] % counts[:, None]
     table[:, :count] = np.take_along_axis(table, numbers, axis=1)
@@ -172,7 +172,7 @@ def first_ones(
 
 
 ENDED = "ended"
-"""The name of the file in the folder of refreshes that marks their end."""
+"""Name of an empty file in the folder of refreshes, which signals that no more refreshes will follow."""
 
 
 class RefreshedRows(Dataset):  # type: ignore[misc]
@@ -232,7 +232,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         return (self[row] for row in range(len(self)))
 
     def __getitems__(self, keys: Sequence[int]) -> list[dict[str, Any]]:
-        """Return the rows of a batch; an index is row + refresh * number of rows."""
+        """Return the rows of a batch; each key is row + refresh number * number of rows."""
         if not self.attached:
             raise TrainingError("these rows have no negatives until a trainer mines them; call attach(trainer)")
         number, rows = max(keys) // len(self), np.array(keys, np.int64) % len(self)
@@ -308,7 +308,7 @@ class RefreshSchedule:
 
 
 class CarryingBatchSampler(BatchSampler):
-    """The trainer's batch sampler, with indices that include the refresh number: row + number * rows."""
+    """The trainer's batch sampler, with indices that encode the refresh number: row + number * `rows`."""
 
     def __init__(self, held: Any, schedule: RefreshSchedule, rows: int) -> None:
         self.held, self.schedule, self.rows = held, schedule, rows

@@ -1,4 +1,4 @@
-"""Recipes, from a file or function to the run folder; a module is imported when one of its names is used."""
+"""Recipes, from a file or function to the run folder; each module is imported when one of its names is first used."""
 
 from functools import partial
 from typing import TYPE_CHECKING

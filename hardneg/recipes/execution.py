@@ -1,4 +1,4 @@
-"""Running a plan: reuse steps from the store, run the others under a lock, and record the resources they use."""
+"""Run a plan: reuse steps from the store, run the others under a lock, and record the resources they use."""
 
 import gc
 import os
@@ -27,7 +27,7 @@ _PATIENCE = 90.0  # seconds until another process's artifact must be visible
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a run.
+    """The options of a run: the steps to run or rerun, the device, and the engine.
 
     until: the last step to run. force: steps to rerun, along with steps that depend on them. device: `cpu`, `cuda`, ...
     """
@@ -56,7 +56,7 @@ class Outcome:
 
 
 def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Outcome:
-    """Run, in order, every step that is not in the store.
+    """Run, in order, every requested step that is forced or not in the store.
 
     With several processes, each of them calls this function. The first reads the store, holds the locks and commits;
     the others take part in stages that run in every process, and wait during other stages.
@@ -72,7 +72,7 @@ def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Out
     artifacts: dict[str, Artifact] = {}
     for step in steps if world().size > 1 else ():
         if step.spec.artifact_type == "model" and not step.spec.every_process:
-            raise UsageError(f"{step.name}: stage {step.verb} trains in one process; remove {{processes}}", "processes")
+            raise UsageError(f"{step.name}: {step.verb} must run in one process; remove {{processes}}", "processes")
     ahead = [step for step in steps if step.name in again or not (store.root / step.key).exists()]
     if ahead:
         recipes.check_packages(ahead, plan)

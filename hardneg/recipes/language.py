@@ -75,7 +75,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def shipped_recipes() -> dict[str, Path]:
-    """The recipe files of hardneg by name, from the wheel or the checkout."""
+    """hardneg's own recipe files by name, from the wheel or the checkout."""
     inside = Path(__file__).parent / "shipped"
     folder = inside if inside.is_dir() else Path(__file__).parents[2] / "recipes"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
@@ -92,7 +92,7 @@ def find_recipe(name: str) -> Path | RecipeFunction:
     if path.suffix in {".yaml", ".yml"} or path.is_file():
         if path.is_file():
             return path
-        raise UsageError(f"no recipe file {name}")
+        raise UsageError(f"no recipe file {name}; check the path")
     if name in shipped:
         return shipped[name]
     points = [point for point in entry_points("recipes") if point.name == name]
@@ -112,7 +112,7 @@ def find_recipe(name: str) -> Path | RecipeFunction:
 
 
 def read_tree(path: Path) -> dict[str, Any]:
-    """Read the mapping in a recipe file. Raises RecipeError if it has none, UsageError if the file cannot be read."""
+    """Read the tree in a recipe or lock file. Raises RecipeError if it has none, UsageError if it cannot be read."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise RecipeError(str(path), ["too large for a recipe; the limit is 1 MiB"])
@@ -199,7 +199,7 @@ def check_values(value: Any, known: dict[int, int] | None = None, level: int = 0
         case float() if not math.isfinite(value):
             raise ValueError(f"{value} is not a finite number")
         case int() if not -(2**63) <= value < 2**63:
-            raise ValueError(f"a whole number with {value.bit_length()} bits; the limit is 64")
+            raise ValueError(f"an integer of {value.bit_length()} bits is too large; the limit is 64 bits")
         case str() | float() | int() | None:
             pass
         case _:
@@ -252,7 +252,7 @@ def preset_names(source: Path | RecipeFunction) -> list[str]:
 
 
 def default_folder(recipe: str, preset: str) -> Path:
-    """The default run folder of a recipe in a preset."""
+    """The default run folder of a recipe in a preset: `runs/RECIPE-PRESET`, or `runs/RECIPE` without a preset."""
     return Path("runs") / "-".join(filter(None, [recipe, preset]))
 
 
@@ -293,7 +293,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 
 
 def replaced(changes: Mapping[str, Any]) -> set[str]:
-    """The inherited keys that a mapping replaces because it has a mutually exclusive key, such as `epochs`."""
+    """The inherited keys to drop because `changes` has mutually exclusive ones: `epochs`, say, drops `max_steps`."""
     written = {key for key, value in changes.items() if isinstance(value, int | float | str)}
     return set().union(*(_REPLACES[key] for key in written & _REPLACES.keys())) - changes.keys()
 
@@ -329,7 +329,7 @@ class _File(NamedTuple):
 
 def _read(path: Path, trail: tuple[Path, ...] = ()) -> _File:
     if path.resolve() in trail or len(trail) >= _DEEPEST_EXTENDS:
-        raise RecipeError(str(trail[0]), [f"{EXTENDS}: a cycle or over {_DEEPEST_EXTENDS} levels at {path.name}"])
+        raise RecipeError(str(trail[0]), [f"{EXTENDS}: a cycle, or over {_DEEPEST_EXTENDS} levels, at {path.name}"])
     tree = read_tree(path)
     if PRESETS in tree and not isinstance(tree[PRESETS], Mapping):
         raise RecipeError(str(path), [f"{PRESETS}: must be a mapping of names to the values that they change"])

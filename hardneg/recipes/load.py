@@ -70,8 +70,8 @@ class Recipe:
     configured plugins by (stage, field). outputs: the stages whose `model` and `index` are published. sizes: the
     dataset size stated in the recipe. notes: suggestions, one line each. copies: for each stage copied for seeds, the
     names of the copies by seed. models: the models resolved for the check. command: the command that runs the recipe
-    with its preset and settings; empty for a recipe in memory. locked: the keys in the lock file that was read as a
-    recipe, which stand in for sources that are missing here.
+    with its preset and settings; empty for a recipe in memory. locked: keys by step, if the recipe is a lock file; they
+    identify steps if a file, model or dataset is missing here.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Recipe:
         return {name: spec for name, spec in self.stages.items() if isinstance(spec, ReadDataset)}
 
     def view(self, name: str) -> RecipeView:
-        """The recipe seen from the stage `name`."""
+        """The recipe as seen from the stage `name`."""
         return RecipeView(name, self.stages, self.plugins, self.model, self.models, self.outputs)
 
 
@@ -282,7 +282,7 @@ def _outputs(
         makers = [stage for stage, spec in stages.items() if name in spec.parts]
         if name in named and named[name] not in makers:
             kind = "an index" if name == "index" else "a model"
-            reason = f"{named[name]!r} is not a stage that makes {kind}{suggestion(named[name], makers)}"
+            reason = f"{named[name]!r} is not a stage that creates {kind}{suggestion(named[name], makers)}"
             problems.append(f"outputs.{name}: {reason}")
         elif name in named:
             outputs[name] = named[name]
@@ -321,7 +321,7 @@ def seed_problems(stages: Mapping[str, StageSpec], tree: Mapping[str, Any], seed
 def over_seeds(recipe: Recipe, seeds: _Seeds) -> Recipe:
     """The recipe with one copy per seed of each seed-dependent stage; the outputs come from the first seed.
 
-    A copy has the key that the stage has with that seed. Raises RecipeError if a field cannot refer to copies.
+    A copy has the key that the stage would have with that seed. Raises RecipeError if a field cannot refer to copies.
     """
     seeded, drawing, stages = _seeded(recipe.stages, seeds), _drawing(recipe.stages, seeds), dict[str, StageSpec]()
     for name, spec in recipe.stages.items():
@@ -384,7 +384,7 @@ def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> SeededStages:
 
 
 def with_references(value: Any, names: Mapping[str, str], marked: bool = False) -> Any:
-    """Rename the stages in a model's references, including nested ones; a value without references is unchanged.
+    """Rename the stages that a pydantic model refers to, at any depth; a value without references is unchanged.
 
     names: new names by old name. marked: whether strings in `value` are references.
     """

@@ -1,4 +1,4 @@
-"""What a plan needs, found without downloads: the size of each step, and the packages, data and models."""
+"""What a plan needs, determined without downloads: the size of each step, and the packages, data and models."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,9 +22,9 @@ from hardneg.store import Artifact, Store, digest
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimate for a step.
+    """The estimated size of a step.
 
-    items: number of items, counted in `unit`. disk: bytes on disk. like: the artifact of a similar step, if any.
+    cached: whether it is in the store. items: number of items, in `unit`. disk: bytes. like: a similar step's artifact.
     """
 
     step: Step
@@ -44,7 +44,7 @@ class Estimate:
 def estimate(plan: Plan, store: Store, until: str | None = None, documents: int | None = None) -> list[Estimate]:
     """Estimate the steps, in the order in which they run.
 
-    documents: the dataset size to assume; artifacts in the store are then ignored.
+    documents: the number of documents to assume; artifacts in the store are then ignored.
     """
     known = store if documents is None else None
     shapes = {name: plan.recipe.models.of(spec).shape for name, spec in networks(plan)}
@@ -112,7 +112,7 @@ def _counts(collection: Artifact) -> tuple[int, dict[str, int]]:
 
 
 def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, contract.Shape]) -> Sizes:
-    """The sizes for one step, with its model and its network, or the network of the first input that has one."""
+    """The sizes for one step, with its model and its network, or an input's network if it has none of its own."""
     began = step.spec.began_with(plan.recipe.view(step.name))
     if began is not plan.recipe.model:
         model = plan.recipe.models.of(began)
@@ -122,7 +122,7 @@ def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, contra
 
 
 def networks(plan: Plan) -> Iterator[tuple[str, ModelSpec]]:
-    """The networks other than the recipe's model, such as readers and rerankers, each with the name of its step."""
+    """Yield step name and network for each step with its own network, such as a reader or reranker."""
     for name, step in plan.steps.items():
         if (network := step.spec.network(plan.recipe.view(name))) is not None:
             yield name, network
@@ -139,7 +139,7 @@ def _usual(model: resolved.ResolvedModel) -> FullSpec:
 
 
 def no_room(rows: Sequence[Estimate], free: float | None) -> Iterator[str]:
-    """A warning if the steps to run need more bytes than the store's file system has free."""
+    """Yield a warning if the steps to run need more bytes than the store's file system has free."""
     disk = sum(row.disk for row in rows if not row.cached)
     if free is not None and disk > free:
         more = "choose a store with more space, or use pq, opq-pq or ivfpq indexes"
@@ -235,7 +235,7 @@ _MODULES = {"analysis": ("sklearn",), "cpu": ("faiss",), "hub": ("datasets",), "
 
 
 def extras(steps: Iterable[Step], plan: Plan) -> list[str]:
-    """The names of the hardneg extras that the plugins of steps and of their inputs need."""
+    """The sorted hardneg extras that the given steps need for their own plugins and for those of their inputs."""
     named: set[str] = set()
     for step in steps:
         read = [plan.steps[name] for name in step.inputs.values() if name in plan.steps]
@@ -246,7 +246,7 @@ def extras(steps: Iterable[Step], plan: Plan) -> list[str]:
 
 
 def absent(extra: str) -> str:
-    """Why an extra cannot be used and what to do; empty if it can be used."""
+    """The reason why an extra cannot be used, and what to do; an empty string if it can be used."""
     if modules := [module for module in _MODULES[extra] if find_spec(module) is None]:
         return f'{", ".join(modules)} not installed: pip install "hardneg[{extra}]"'
     if extra == "lucene":

@@ -23,8 +23,8 @@ class Step:
 
     key: the digest of `origin`. origin: everything that may change the result: stage, versions, options, plugins, input
     keys. inputs: referenced steps by path in the spec, plus `dataset` and the query encoders. plugins: configured
-    plugins by field. contents: content outside the store that the key depends on; an error replaces content that is
-    missing, which only a step with the key of a lock file may have.
+    plugins by field. contents: content outside the store that the key depends on; if the key is from a lock file,
+    content may be missing, with the error in its place.
     """
 
     name: str
@@ -44,13 +44,13 @@ class Step:
 
     @property
     def verb(self) -> str:
-        """The verb of the stage, as in the recipe."""
+        """The stage's verb, such as `mine`: the value of `stage` in the recipe."""
         return self.spec.stage
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of a recipe in an order in which they can run; start: the key of the recipe's own model."""
+    """The steps of a recipe, each after the steps that it depends on. start: the key of the recipe's own model."""
 
     recipe: Recipe
     start: str
@@ -62,7 +62,7 @@ class Plan:
         return {name: step.key for name, step in self.steps.items()}
 
     def named(self, name: str) -> list[str]:
-        """The step called `name`, or its copies for seeds. Raises UsageError if no step has the name."""
+        """The name of the step `name`, or the names of its copies for seeds. Raises UsageError for an unknown name."""
         if name in self.recipe.copies:
             return list(self.recipe.copies[name].values())
         if name not in self.steps:
@@ -71,14 +71,14 @@ class Plan:
         return [name]
 
     def until(self, name: str | None) -> list[Step]:
-        """The steps up to `name`, or all steps for None. Raises UsageError if no step has the name."""
+        """The step `name` and all steps that it depends on; all for None. Raises UsageError for an unknown name."""
         if name is None:
             return list(self.steps.values())
         needed = set().union(*(_ancestors(self.steps, each) for each in self.named(name)))
         return [step for step in self.steps.values() if step.name in needed]
 
     def dependents(self, name: str) -> list[Step]:
-        """The step `name` and all steps that depend on it."""
+        """The step `name` and all steps that depend on it. Raises UsageError for an unknown name."""
         named = set(self.named(name))
         return [step for step in self.steps.values() if named & _ancestors(self.steps, step.name)]
 

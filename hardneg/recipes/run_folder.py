@@ -76,7 +76,7 @@ def read_lock(folder: Path) -> dict[str, Any]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}); give the folder of a finished recipe") from None
     except (yaml.YAMLError, ValueError, TypeError, KeyError, AttributeError):
-        raise DataError(f"{path}: damaged; run the recipe again") from None
+        raise DataError(f"{path}: damaged; rerun the recipe") from None
 
 
 def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Path) -> list[Path]:
@@ -125,7 +125,7 @@ def names(plan: Plan) -> list[str]:
 
 
 def lock_content(plan: Plan, device: str = "cpu") -> dict[str, Any]:
-    """The resolved recipe with the key of every step; device: `gpu` if any step used a GPU, else `cpu`."""
+    """The content of the lock file: the resolved recipe and each step's key. device: `gpu` if any step used one."""
     return {
         "hardneg": __version__,
         "recipe": plan.recipe.name,
@@ -155,7 +155,7 @@ def _published(plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Path]
 class PublishedIndex:
     """An index of a finished recipe.
 
-    stage: the stage that made the index. backend: the index plugin; None for an `encode` stage. model: the query
+    stage: the stage that wrote the index. backend: the index plugin; None for an `encode` stage. model: the query
     encoder; None for an index of texts or imported vectors. segments: whether documents have several vectors.
     """
 
@@ -244,7 +244,7 @@ class OpenedIndex:
         return cls(searcher, names, None if index.model is None else load_encoder(index.model, device, "fp32"))
 
     def search(self, texts: Sequence[str], depth: int) -> Hits:
-        """Return the best documents for each query text, as row numbers."""
+        """Return the best `depth` documents for each query text; hits are positions in `names`."""
         wanted: Sequence[str] | Encoded = texts
         if self.encoder is not None:
             wanted = self.encoder.encode(texts, "query", EncodeOptions(precision="fp32"))

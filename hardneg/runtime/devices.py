@@ -39,7 +39,7 @@ def bf16_on_cpu() -> bool:
 
 
 def cpu_name() -> str:
-    """Return the name of the first CPU, or its architecture."""
+    """Return the model name of the first CPU, or the machine's architecture if the name is unknown."""
     return _cpu().get("model name") or platform.machine()
 
 
@@ -88,17 +88,17 @@ def known_devices() -> list[str]:
 
 @contextmanager
 def float32_products(device: "torch.device", tf32: bool = False) -> Iterator[None]:
-    """Set the precision of float32 matrix products on a GPU inside the block; other devices have only one.
+    """Set the precision of float32 matrix products on a GPU inside the block; other devices always use float32.
 
-    TF32 keeps 10 of the 23 mantissa bits and is several times faster. Afterwards torch's setting is restored,
-    and from torch 2.9 on also the settings of single backends. Torch's setting cannot be read if a backend contradicts
-    it, as after `TrainingArguments(tf32=True)`; a backend that inherited its precision does so again afterwards.
+    TF32 keeps 10 of the 23 mantissa bits and is several times faster. Afterwards, torch's global
+    setting is restored, and from torch 2.9 on also each backend's own setting or inheritance of it. If a backend
+    contradicts the global setting, as after `TrainingArguments(tf32=True)`, full precision is restored globally.
 
-    Raises UsageError if TF32 is requested on a device without TF32.
+    Raises UsageError if TF32 is requested on a device other than a CUDA GPU.
     """
     if device.type != "cuda":
         if tf32:
-            raise UsageError(f"tf32 needs a CUDA GPU, but the device is {device.type}; omit it")
+            raise UsageError(f"tf32 needs a CUDA GPU, but the device is {device.type}; omit tf32")
         yield
         return
     import torch

@@ -23,7 +23,7 @@ PATIENCE = timedelta(days=30)
 """The longest wait for other processes; the launcher or `watch_others` ends the wait for a dead process."""
 
 MEETING = timedelta(minutes=10)
-"""The longest wait for other processes at the start."""
+"""The longest wait for other processes to connect at the start."""
 
 _ROUND, _SILENT_ROUNDS = 5.0, 24  # seconds; after two minutes without a sign of life a process counts as dead
 _calls = 0
@@ -47,12 +47,12 @@ class World:
         return slice(total * self.rank // self.size, total * (self.rank + 1) // self.size)
 
     def shares(self, total: int) -> list[int]:
-        """Return the sizes of the parts of all processes."""
+        """Return the size of each process's part of `total` items, by rank."""
         return [total * (rank + 1) // self.size - total * rank // self.size for rank in range(self.size)]
 
 
 def world() -> World:
-    """Return the rank and size that the launcher gave to this process."""
+    """Return this process's `World`, from the launcher's environment variables; without them, a single process."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size < 2 or "RANK" not in os.environ:
         return World()
@@ -86,7 +86,7 @@ def gpu_of(here: World) -> int | None:
 
 
 def join(on_cpu: bool) -> World:
-    """Join the other processes, with NCCL for tensors on GPUs and gloo for other tensors.
+    """Join the other processes, with NCCL for GPU tensors and gloo for CPU tensors; return this process's `World`.
 
     Raises UsageError if a process is missing.
     """
@@ -118,7 +118,7 @@ def _meet(here: World) -> "Store":
             time.sleep(0.05)
     except (RuntimeError, ValueError) as error:
         reason = str(error).split("\n")[0]
-        raise UsageError(f"process 0 at {address} did not answer {minutes} ({reason})") from error
+        raise UsageError(f"process 0 at {address} did not answer {minutes} ({reason}); check this address") from error
     if came < here.size:
         raise UsageError(f"only {came} of {here.size} processes connected to {address} {minutes}; start the others too")
     store.set_timeout(PATIENCE)
@@ -158,7 +158,7 @@ def from_first(value: Any) -> Any:
 
 
 def from_whoever_asks_first(name: str, make: Callable[[], str]) -> str:
-    """Return, in all processes that call, the result of `make` in the first process that calls with this name.
+    """Return, in every process that calls this with `name`, the result of `make` from the first one to call.
 
     Processes that do not call are not waited for. A single process, or one that has not joined, calls its own `make`.
     """
@@ -178,7 +178,7 @@ def from_whoever_asks_first(name: str, make: Callable[[], str]) -> str:
 
 
 def settle_by(settle: Settle) -> None:
-    """Make `from_whoever_asks_first` call `settle`, in one of several processes that an engine started."""
+    """Make `from_whoever_asks_first` call `settle` in this process, which is one of several started by an engine."""
     _settling[:] = [settle]
 
 
@@ -192,7 +192,7 @@ def speaks() -> bool:
 
 
 def watch_others(lost: Callable[[int], None], ending: Event) -> None:
-    """Watch for a process that dies, until `ending` is set, and call `lost` with its rank; runs in a thread.
+    """Watch, in a thread, for a process that dies, and call `lost` with its rank; stop when `ending` is set.
 
     Each process counts its rounds in the common store; the first watches all others, and the others watch the first.
     """

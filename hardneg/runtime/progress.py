@@ -9,7 +9,7 @@ from typing import Protocol
 from hardneg.records import duration
 
 EVERY = 10.0
-"""Seconds between two lines of progress."""
+"""Minimum number of seconds between two lines of progress."""
 
 
 class Task(Protocol):
@@ -37,7 +37,7 @@ class Silent:
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
-        """Return this object as the task."""
+        """Yield this object as the task."""
         yield self
 
     def note(self, text: str) -> None:
@@ -51,7 +51,7 @@ class Silent:
 
 @dataclass
 class Lines:
-    """A progress reporter that writes at most one line per ten seconds: units done, rate, time left.
+    """A progress reporter that writes at most one line every ten seconds: units done, rate, time left.
 
     note: writes a line. clock: returns seconds. reported: the time of the last line, initially of the first task.
     """
@@ -98,7 +98,7 @@ class _LinesTask:
 
 
 class Seconds(dict[str, float]):
-    """The seconds spent, by operation."""
+    """Total seconds spent on each operation, by its name."""
 
     @contextmanager
     def of(self, operation: str, without: Collection[str] = ()) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Use of ranx without numba's compiler, because compiling takes longer than almost any evaluation.
+"""Use ranx without numba's compiler, because compiling takes longer than almost any evaluation.
 
 Uncompiled, ranx takes 0.2 microseconds per entry of a ranked list, less than reading the entry from a file.
 """
@@ -43,7 +43,7 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
             finally:
                 config.DISABLE_JIT = before
         except ImportError as error:
-            raise MissingDependency(f'{purpose} needs ranx ({error}); pip install "hardneg"') from error
+            raise MissingDependency(f'{purpose} needs ranx ({error}); run pip install "hardneg"') from error
         except (ValueError, RuntimeWarning) as error:  # numba reads NUMBA_* when it is imported
             reason = str(error).splitlines()[0].rstrip(".")
             given = ", ".join(f"{name}={value}" for name, value in os.environ.items() if name.startswith("NUMBA_"))

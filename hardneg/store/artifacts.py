@@ -28,9 +28,9 @@ SCRATCH = "checkpoints"
 CHOICES = "choices.json"
 """The file in that folder with the choices that a resumed stage repeats."""
 KEPT = "kept"
-"""The folder of an artifact with the models saved during training, `step-N` each."""
+"""The folder in an artifact with the models saved during training, each named `step-N`."""
 EARLIER = "earlier seconds"
-"""The fact of a stage with the seconds of the stopped runs that it resumed; `seconds` includes them."""
+"""Name of the fact with the seconds that earlier, stopped runs of a stage took; the fact `seconds` includes them."""
 _FOLDER = re.compile(r"[0-9a-f]{32}(\.partial|(\.[0-9a-f]{12})?\.discarded)?")
 
 
@@ -88,13 +88,13 @@ class Store:
             except OSError:
                 raise ArtifactError(f"{folder}: damaged: {name} is missing") from None
             if actual != size:
-                raise ArtifactError(f"{folder}: damaged: {name} has {actual} bytes, its manifest says {size}")
+                raise ArtifactError(f"{folder}: damaged: {name} has {actual} bytes, but its manifest says {size}")
         digests = manifest.get("digests", {})
         files = {name: digests.get(name, "") for name in manifest["files"]}
         return Artifact(key, manifest["kind"], folder, manifest["facts"], manifest["origin"], files)
 
     def whole(self, key: str, note: Callable[[str], None] = lambda text: None) -> Artifact | None:
-        """Return the finished artifact of `key`, or None; if it is damaged, call `note` with a message.
+        """Return the finished artifact of `key`, or None if it is missing or damaged; report damage to `note`.
 
         Raises NotOurs as `find` does.
         """
@@ -120,9 +120,9 @@ class Store:
     def lock(
         self, key: str, waiting: Callable[[], None] = lambda: None, shared: bool = False, patient: bool = True
     ) -> Iterator[bool]:
-        """Hold the lock of `key`, exclusive or shared; yields False only if another process holds the lock.
+        """Hold the lock of `key`, exclusive or shared; yield whether this process holds it.
 
-        waiting: called once before waiting for another process. patient: whether to wait if another process has it.
+        waiting: called once before waiting for another process. patient: whether to wait; if not, yields False.
         """
         operation, locks = fcntl.LOCK_SH if shared else fcntl.LOCK_EX, self.root / "locks"
         with disk_errors(self.root):
@@ -145,7 +145,7 @@ class Store:
             os.close(handle)
 
     def workspace(self, key: str) -> Path:
-        """Return the folder in which to make `key`, with any work of a stopped run. The caller must hold the lock."""
+        """Return the folder to build `key` in, with any work left by a stopped run. The caller must hold the lock."""
         with disk_errors(self.root):
             partial = self._partial(key)
             partial.mkdir(parents=True, exist_ok=True)
@@ -184,7 +184,7 @@ class Store:
             flush(self.root)
 
     def artifacts(self) -> list[Artifact | ArtifactError]:
-        """Return all finished artifacts, or the error for each damaged one. Raises ArtifactError as `folders` does."""
+        """Return all finished artifacts, or the error for an unreadable one. Raises ArtifactError as `folders` does."""
         finished: list[Artifact | ArtifactError | None] = []
         for path in self.folders():
             if not path.suffix and (path / MANIFEST).exists():
@@ -267,7 +267,7 @@ def damage(folder: Path) -> str:
 
 
 def verified(store: Store, key: str) -> Checked:
-    """Check one artifact by reading every byte."""
+    """Check one artifact by reading every byte. Raises ClosedArtifact if another user made it unreadable."""
     try:
         artifact = store.find(key)
     except NewerArtifact:

@@ -1,4 +1,4 @@
-"""A store of finished blocks, one file each; files are renamed when complete, so every file is a finished block."""
+"""A store of finished blocks, one file per block; a file gets its name when complete, so each is a finished block."""
 
 import json
 import zipfile
@@ -21,7 +21,7 @@ _SIZES, _FACTS, _BLOCK = "sizes.json", "facts", ".npz"
 
 @dataclass(frozen=True)
 class BlockResult:
-    """The result of a block: arrays or bytes by name, and counts."""
+    """The result of a block: arrays or bytes by name, and counts by name."""
 
     parts: Mapping[str, NDArray[Any] | bytes]
     facts: Mapping[str, float] = field(default_factory=dict)
@@ -37,13 +37,13 @@ class BlockStore:
         """Record the number and maximum size of the blocks, or compare both with the record of a stopped run.
 
         Raises:
-            ArtifactError: the stopped run had other blocks.
+            ArtifactError: the stopped run had another number or size of blocks.
         """
         path, wanted = self.folder / _SIZES, [len(sizes), max(sizes, default=0)]
         if not path.exists():
             replace_text(path, json.dumps(wanted))
         elif (found := json.loads(path.read_text(encoding="utf-8"))) != wanted:
-            cuts = f"{found[0]} blocks of at most {found[1]}, but this hardneg makes {wanted[0]} of {wanted[1]}"
+            cuts = f"{found[0]} blocks of at most {found[1]}, but this hardneg has {wanted[0]} of {wanted[1]}"
             raise ArtifactError(f"{self.folder}: started with {cuts}; delete the folder and run again")
 
     def finished(self) -> set[int]:
@@ -81,13 +81,13 @@ class BlockStore:
             raise ArtifactError(f"{path}: damaged ({error}) and removed; run the step again") from None
 
     def texts(self, name: str, count: int) -> Iterator[bytes]:
-        """Yield the bytes `name` of the first `count` blocks, where present. Raises the same errors as `read`."""
+        """Yield the part `name` of each of the first `count` blocks that has it. Raises the same errors as `read`."""
         for number in range(count):
             for part in self.read(number, name).values():
                 yield part.tobytes()
 
     def facts(self, count: int) -> Counter[str]:
-        """Return the summed counts of the first `count` blocks. Raises the same errors as `read`."""
+        """Return the counts of the first `count` blocks, summed by name. Raises the same errors as `read`."""
         total = Counter[str]()
         for number in range(count):
             total.update(json.loads(self.read(number, _FACTS)[_FACTS].tobytes()))
@@ -95,7 +95,7 @@ class BlockStore:
 
 
 def write_behind(blocks: Iterable[tuple[int, BlockResult]], write: Callable[[int, BlockResult], None]) -> None:
-    """Write blocks as they arrive; a thread writes one block while the next one is computed."""
+    """Write blocks as they arrive, in a thread that writes one block while the next is computed."""
     with ThreadPoolExecutor(1) as disk:
         under_way: Future[None] | None = None
         for number, block in blocks:

@@ -31,7 +31,7 @@ def aside(path: Path) -> Path:
 
 
 def remove_asides(folder: Path) -> None:
-    """Remove temporary files of dead writers in and below `folder`, where nothing may be writing."""
+    """Remove temporary files left by dead writers in and below `folder`; no other writer may be active there."""
     for path in folder.rglob(".*.tmp"):
         if _ASIDE.fullmatch(path.name):
             path.unlink()
@@ -127,7 +127,7 @@ def system_errors() -> Iterator[None]:
 
 
 def link_folder(source: Path, target: Path, excluded: Collection[str] = ()) -> Path:
-    """Link the files below `source`, except those named `excluded`, into `target`, which is replaced as a whole."""
+    """Link the files below `source`, except those named `excluded`, into `target`, which is replaced whole."""
     with replacing_folder(target) as folder:
         for path in sorted(path for path in source.rglob("*") if path.is_file() and path.name not in excluded):
             link_file(path, folder / path.relative_to(source))
@@ -135,7 +135,7 @@ def link_folder(source: Path, target: Path, excluded: Collection[str] = ()) -> P
 
 
 def link_file(source: Path, target: Path) -> Path:
-    """Link the file `source` at `target`, or copy it where the file system has no hard links."""
+    """Replace `target` with a hard link to the file `source`, or a copy if no link is possible; return `target`."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.exists() and target.samefile(source):  # renaming a link onto itself leaves the temporary name
         return target
@@ -165,7 +165,7 @@ def flush(path: Path) -> None:
 
 @contextmanager
 def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
-    """Turn disk errors into one clear line; `option` is the argument that selects another folder.
+    """Turn disk errors in the block into one-line messages; `option` is the argument that selects another folder.
 
     Raises:
         ArtifactError: the disk is full, read-only, or not writable by this user.
@@ -202,7 +202,7 @@ class Content:
 
     @classmethod
     def of(cls, find: Callable[[], str]) -> "Content":
-        """Return the content that `find` digests."""
+        """Return the content that `find` digests, with the files that it read."""
         files = dict[Path, tuple[int, ...]]()
         token = _read_files.set(files)
         try:
@@ -224,7 +224,7 @@ class Content:
 
 
 def note_read(path: Path) -> tuple[int, ...]:
-    """Return the state of a file, or of a folder's names, and record that the digest being computed covers it."""
+    """Return size, times and inode of a file or folder, empty if missing; record that the current digest covers it."""
     state: tuple[int, ...] = ()
     with suppress(OSError):
         status = path.stat()
@@ -281,7 +281,7 @@ def options_in_key(options: Any, without: Collection[str] = ()) -> dict[str, Any
 
     Args:
         options: a pydantic model or a dataclass.
-        without: options to leave out because their content counts instead.
+        without: options to leave out because the content that they refer to is in the key instead.
     """
     from pydantic import BaseModel, TypeAdapter
 
@@ -306,7 +306,7 @@ def plugin_identity(name: str, plugin: Any, without: Collection[str] = ()) -> di
 
 
 def legacy_key_names(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return training options with the names and values that keys use."""
+    """Return training options with the names and values used in keys, which are older for some options."""
     renamed = {}
     for name, value in options.items():
         word, values = _LEGACY.get(name, (name, {}))
@@ -315,7 +315,7 @@ def legacy_key_names(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 CHOICE = "choice/"
-"""The prefix of the subject of a choice that several processes share."""
+"""Prefix of a choice's subject where choices are written to a file or shared between processes."""
 
 _chosen: dict[str, str] = {}
 _listening: list[tuple[dict[str, str], Path | None]] = []
@@ -341,7 +341,7 @@ def choose(subject: str, best: str, *others: str) -> str:
 def noted(earlier: Mapping[str, str] | None = None, file: Path | None = None) -> Iterator[dict[str, str]]:
     """Collect the choices made in the block, by subject; choices in `earlier` take precedence.
 
-    file: stores the choices for a later resumed run; choices that a stopped run left in it take precedence too.
+    file: keeps the choices for a resumed run; choices that a stopped run left in it take precedence too.
     """
     before, choices = dict(_chosen), dict(earlier or {})
     with suppress(OSError, TypeError, ValueError):

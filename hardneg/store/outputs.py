@@ -30,7 +30,7 @@ _log = logging.getLogger("hardneg")
 
 @dataclass(frozen=True)
 class Unfinished:
-    """An unfinished run: the output path, the start (Unix time), and the keys."""
+    """An unfinished run. root: its record. owner: its output. started: Unix time. running: whether it still runs."""
 
     root: Path
     owner: Path
@@ -42,7 +42,7 @@ class Unfinished:
 
 @contextlib.contextmanager
 def reserve(store: Store, command: str, owner: Path, keys: Sequence[str]) -> Iterator[None]:
-    """Keep `keys` from `gc` during the block; after a failure, until a later run succeeds or `gc` forgets the run."""
+    """Protect `keys` from `gc` in the block and, if it fails, until a later run succeeds or `gc` forgets this one."""
     if store.read_only:
         yield
         return
@@ -137,7 +137,7 @@ def garbage(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
 
 
 def collect(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
-    """Remove the garbage and the records of outputs that no longer exist; return removed folders and sizes.
+    """Remove garbage, and records of outputs that no longer exist; return the removed folders and their sizes in bytes.
 
     Runs may start meanwhile: each folder is renamed while its lock is held and no run has recorded its key.
 
@@ -213,18 +213,18 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        raise ArtifactError(f"{path}: damaged: {error}; remove it if you need no result listed in it") from None
+        raise ArtifactError(f"{path}: damaged: {error}; remove it if you no longer need the results it lists") from None
     if not isinstance(entry, dict) or not {"owner", "keys"} <= entry.keys():
-        raise ArtifactError(f"{path}: damaged: no keys; remove it if you need no result listed in it")
+        raise ArtifactError(f"{path}: damaged: no keys; remove it if you no longer need the results it lists")
     return entry
 
 
 @dataclass(frozen=True)
 class Target:
-    """A file or folder to write; for a run folder, also the possible `names` inside and the file that identifies it.
+    """A file or folder to write; for a run folder, also the possible `names` inside it, with "/" after folders.
 
-    A folder is replaced whole, the names in a run folder one by one; names of folders end in "/". use: advice on
-    using an existing file, for the message that refuses to replace it.
+    A folder is replaced whole, a run folder name by name. marked_by: the file that identifies a run folder. use: advice
+    on using an existing file, for the message that refuses to replace it.
     """
 
     path: Path
@@ -278,7 +278,7 @@ class Outputs:
                 pass
             except OSError as error:  # a name that is too long, a closed folder
                 raise ArtifactError(f"{top}: cannot be written ({error.strerror}); {another}") from None
-        problems = [f"{path}: is used for two outputs" for path in set(paths) if paths.count(path) > 1]
+        problems = [f"{path}: is given for two outputs; {another}" for path in set(paths) if paths.count(path) > 1]
         for target in self.targets:
             problems += _path_problems(target, another) or self._file_problems(target, another)
         if problems:

@@ -1,4 +1,4 @@
-"""Pack a run folder and its artifacts into one tar file, for another machine or an archive.
+"""Pack a run folder and its artifacts into one tar file, for another machine or an archive, and unpack it.
 
 pack.json             the run folder's name, and the artifact file behind each of its links, by path
 run/<path>            the other files of the run folder
@@ -56,7 +56,7 @@ def pack(folder: Path, artifacts: dict[str, Artifact], file: Path) -> None:
 
 
 def unpack(file: Path, store: Store, folder: Path | None = None) -> Path:
-    """Put the artifacts of a packed run into the store and the run folder at `folder`; return the run folder.
+    """Unpack the artifacts of a packed run into the store, and its run folder to `folder`; return the run folder.
 
     Every byte is verified before an artifact or the folder becomes visible. `folder` defaults to the packed name.
 

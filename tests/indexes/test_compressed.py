@@ -253,7 +253,7 @@ def test_lists_that_stay_empty(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("plugin", "message"),
     [
-        (Pq(5), r"pq: vectors of dimension 16 do not split into 5 subvectors; possible: 1, 2, 4, 8, 16$"),
+        (Pq(5), r"pq: dimension 16 cannot be split into 5 subvectors; possible: 1, 2, 4, 8, 16$"),
         (Pq(4), r"pq: .* has 100 vectors, but 256 centroids \(8 bits\) need at least 256"),
         (IvfPq(4, 4, lists=128, nprobe=2), r"ivfpq: .* has 100 vectors, but 128 lists need at least 128"),
     ],
@@ -304,7 +304,7 @@ def test_queries_and_rows_that_cannot_be(source: Path, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=message):
             searcher.search(wrong, k)
     for rows in ([-1], [COUNT]):
-        with pytest.raises(UsageError, match="remove the padding"):
+        with pytest.raises(UsageError, match="remove any padding"):
             searcher.vectors(np.array(rows))
     assert searcher.vectors(np.empty(0, np.int64)).shape == (0, DIMENSION)
 
@@ -330,7 +330,7 @@ def test_damaged_files(source: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_no_dense_index_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match=r"lucene: not a dense index \(index: .*\); choose one with the files"):
+    with pytest.raises(ArtifactError, match=r"lucene: not a dense index \(index: .*\); use a folder with files"):
         DenseIndex.open(tmp_path / "lucene")
     folder = write_encoded(tmp_path / "flat", drawn_vectors(60, 8))
     assert type(DenseIndex.open(folder).searcher) is FlatSearcher

@@ -86,7 +86,7 @@ def test_mistakes_are_told() -> None:
         search_exact(vectors, np.ones((2, 4), np.float32), 2)
     with pytest.raises(UsageError, match="k is 0"):
         search_exact(vectors, queries, 0)
-    with pytest.raises(UsageError, match="block sizes"):
+    with pytest.raises(UsageError, match="corpus_block and query_block must"):
         search_exact(vectors, queries, 1, ExactOptions(corpus_block=0))
     for sign in (1, -1):
         with pytest.raises(ArtifactError, match="range"):
@@ -127,7 +127,7 @@ def test_gives_the_vectors_of_rows(tmp_path: Path, resident: int) -> None:
     found = searcher.vectors(np.array([2, 0, 2]))
     assert found.tolist() == [[5, 6], [1, 2], [5, 6]]
     assert (found.dtype, found.flags.aligned) == (np.float32, True)
-    with pytest.raises(UsageError, match=r"from 0 to 2; remove the padding"):
+    with pytest.raises(UsageError, match=r"from 0 to 2; remove any padding"):
         searcher.vectors(np.array([1, -1]))
 
 

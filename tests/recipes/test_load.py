@@ -61,7 +61,7 @@ def test_references_are_checked_by_name_and_kind(tmp_path, tree):
         "stages.star.negatives: no stage 'statik'; did you mean 'static'?; expected a stage of type negatives",
         "stages.report.training.STAR: 'star-index' is of type index, expected model or reranker; available: star",
         "outputs.indx: no such output; did you mean 'index'?; available: model, index",
-        "outputs.model: 'nothing' is not a stage that makes a model",
+        "outputs.model: 'nothing' is not a stage that creates a model",
     )
 
 

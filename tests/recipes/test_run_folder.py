@@ -41,7 +41,7 @@ def test_only_run_folders_of_shipped_recipes_have_a_maker():
 def test_a_file_of_aliases_within_aliases_is_damaged(tmp_path, read):
     lines = [f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else 'x'] * 10)}]\n" for n in range(10)]
     (tmp_path / LOCK).write_text(f"keys:\n{''.join(lines)}tree: {{}}\n")
-    with pytest.raises(DataError, match="damaged; run the recipe again"):
+    with pytest.raises(DataError, match="damaged; rerun the recipe"):
         read(tmp_path)
 
 

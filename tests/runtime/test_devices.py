@@ -137,5 +137,5 @@ def test_a_device_without_tf32_is_told_and_otherwise_left_alone() -> None:
     torch.set_float32_matmul_precision("high")
     with float32_products(CPU):
         assert torch.get_float32_matmul_precision() == "high"
-    with pytest.raises(UsageError, match="tf32 needs a CUDA GPU, but the device is cpu; omit it"):
+    with pytest.raises(UsageError, match="tf32 needs a CUDA GPU, but the device is cpu; omit tf32"):
         float32_products(CPU, True).__enter__()

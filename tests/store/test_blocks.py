@@ -36,7 +36,7 @@ def test_what_is_missing_damaged_or_cut_otherwise_is_told(tmp_path):
         store.write(0, BlockResult({}))
     store.begin([2, 1])
     store.begin([2, 1])
-    with pytest.raises(ArtifactError, match="2 blocks of at most 2, but this hardneg makes 3 of 1"):
+    with pytest.raises(ArtifactError, match="2 blocks of at most 2, but this hardneg has 3 of 1"):
         store.begin([1, 1, 1])
     with pytest.raises(ArtifactError, match="block 0 is missing"):
         list(store.texts("lines", 2))

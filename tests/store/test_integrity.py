@@ -43,7 +43,7 @@ def found(store: Store) -> dict[str, Any]:
     ("harm", "problem"),
     [
         (lambda made: change(made.path / "sub" / "data", "hellO"), "damaged: the bytes of sub/data have changed"),
-        (lambda made: change(made.path / "sub" / "data", "hell"), "sub/data has 4 bytes, its manifest says 5"),
+        (lambda made: change(made.path / "sub" / "data", "hell"), "sub/data has 4 bytes, but its manifest says 5"),
         (lambda made: (made.path / "sub" / "data").unlink(), "sub/data is missing"),
         (lambda made: (made.path / MANIFEST).unlink(), "manifest.json is missing"),
         (lambda made: manifest(made, origin={"stage": "search", "name": "x"}), "its manifest has changed"),

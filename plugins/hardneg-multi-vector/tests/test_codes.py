@@ -107,7 +107,7 @@ def test_scores_are_those_of_the_decoded_vectors_and_near_the_exact_ones(tmp_pat
 def test_what_does_not_fit_is_told(tmp_path):
     source = write_tokens(tmp_path / "tokens", topical(40, 6))
     for options, told in (
-        ({"subvectors": 4}, "do not split into 4 subvectors; possible: 1, 2, 3, 6"),
+        ({"subvectors": 4}, "cannot be split into 4 subvectors; possible: 1, 2, 3, 6"),
         ({"subvectors": 3}, "token vectors, and training uses at most 4096|256 centroids .* need at least 256"),
         ({"subvectors": 3, "centroids": 9999}, "9999 lists need at least 9999"),
     ):

@@ -1,4 +1,4 @@
-"""Drift of negatives (Zhan et al., SIGIR 2021, section 8.2), and ANCE-Tele's three rounds (Sun et al., EMNLP 2022)."""
+"""Recipes for the drift of negatives (Zhan et al., SIGIR 2021, section 8.2) and ANCE-Tele (Sun et al., EMNLP 2022)."""
 
 from hardneg_papers.adore import on_documents_dl
 from hardneg_papers.book import Book, DemoOrPaper, Tree, deep
@@ -6,7 +6,7 @@ from hardneg_papers.starts import bm25_neg, docstrings, documents, msmarco, pass
 
 
 def drift_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """Drift of static, refreshed, random and dynamic negatives during the training of a query encoder.
+    """Drift of static, refreshed, random and dynamic negatives while a query encoder is trained.
 
     `hardneg recipe run drift-passage`: twenty minutes on two cores. Source: Zhan et al., SIGIR 2021, section 8.2,
     Figure 4. Expected: the overlap of static negatives with the current hard negatives falls, below .7 in the paper
@@ -19,11 +19,11 @@ def drift_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def drift_document(preset: DemoOrPaper = "demo") -> Tree:
-    """Drift of static, refreshed, random and dynamic negatives on documents, during training of a query encoder.
+    """Drift of static, refreshed, random and dynamic negatives on documents, while a query encoder is trained.
 
     `hardneg recipe run drift-document`: half an hour. Source: Zhan et al., SIGIR 2021, section 8.2, Figure 4, which
-    uses MS MARCO documents. It uses BM25 Neg on passages: run `bm25-neg-passage --preset paper` first. Expected: the
-    same as for drift-passage (not run by us).
+    uses MS MARCO documents. The paper preset starts from BM25 Neg: run `bm25-neg-passage --preset paper` first.
+    Expected: the same as for drift-passage (not run by us).
     """
     title, paper = "Drift of negatives on documents", preset == "paper"
     folder = "runs/bm25-neg-passage-paper/model"

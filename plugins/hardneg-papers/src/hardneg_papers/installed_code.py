@@ -26,7 +26,7 @@ class PyNames(installed_docs.PyDocs):
         return PyNamesCollection(*self._parts())
 
     def fingerprint(self) -> str:
-        """Return a digest of these options and the fingerprint of `pydocs`."""
+        """Return a digest of the name, the version, and the fingerprint of `pydocs` with the same options."""
         return stores.digest([self.name, self.version, installed_docs.PyDocs(**asdict(self)).fingerprint()])
 
 
@@ -35,7 +35,7 @@ class PyNamesCollection(installed_docs.PyDocsCollection):
     """The collection of `pydocs` with answers."""
 
     def answers(self, split: str) -> Iterator[records.Answers]:
-        """Yield the last part of each name whose passage belongs to a query and contains that part."""
+        """Yield the answers to each query: the last parts of its passages' names, where they occur in the passage."""
         contents = {document.doc_id: document.text for document in self.passages}
         for query, doc_ids in self.by_split[split]:
             names = {doc_id: doc_id.rpartition(".")[2] for doc_id in doc_ids}
@@ -55,8 +55,8 @@ class PyCode(installed_docs.PyDocs):
 
     Args:
         max_passages: the maximum. Whole groups are kept, chosen by name only, so a higher maximum only adds groups.
-        dev_share: the share of groups with queries for development.
-        test_share: the share of groups with queries for tests; the other groups are for training.
+        dev_share: the share of groups with queries in the split dev.
+        test_share: the share of groups with queries in the split test; the other groups are in train.
     """
 
     max_passages: int = 10_000
@@ -115,10 +115,10 @@ class PyCode(installed_docs.PyDocs):
 
 @dataclass(frozen=True)
 class PyCodeCollection(installed_docs.PyDocsCollection):
-    """A collection of passages, queries, judgements and groups."""
+    """The collection of `pycode`: passages of code, queries and judgements, with groups of both sides."""
 
     def groups(self, side: Side) -> Iterator[records.Membership]:
-        """Return the class or module of each passage, or of each query's passages."""
+        """Return the group of each passage or query: the class or module of the passage, or of its passages."""
         ids: Sequence[str] = [document.doc_id for document in self.passages]
         if side == "query":
             ids = [query.query_id for split in self.by_split.values() for query, _ in split]

@@ -89,7 +89,7 @@ def add_system(book: Book, preset: str, system: str, **options: Any) -> None:
 
 
 def _goes_on(book: Book, preset: str) -> Tree:
-    """Return the start of trainings after a warm-up: BM25 Neg, or a warmed-up initial model."""
+    """Return the model, validation and options for training after a warm-up: from BM25 Neg, or from the start model."""
     warm = "ance-bm25-neg" if "ance-bm25-neg" in book.stages else "start"
     if preset == "demo":
         return {"model": warm, "options": {}}

@@ -159,8 +159,8 @@ def errors_in_run(
     """Count errors within the top `cut` negatives of each query that has positives and a list.
 
     A positive missing from a list ranks below it. If the list has fewer than `cut` negatives, the errors are a lower
-    bound, counted in `at_least`. Queries without positives, or without a list, are left out and
-    counted.
+    bound, counted in `at_least`. Queries without positives, or without a list, are
+    left out and counted.
 
     Args:
         lists: pairs of a query id and its document ids, best first.
@@ -235,13 +235,13 @@ def errors_in_index(
     cut: int = CUT,
     device: str = "cpu",
 ) -> tuple[Rows, Rows]:
-    """Count total and top-K errors of each query, int64 [Q] each; ties by ascending row.
+    """Return the total errors and the top-K errors of each query, int64 [Q] each; ties rank by ascending row.
 
     Args:
         corpus: starts a pass over the vectors, which are read twice; only one block and its scores are in memory.
         queries: float32 [Q, d].
         positives: the rows of each query's positives.
-        aside: the rows of other documents that are no negatives of each query; may include positives.
+        aside: for each query, the rows of other documents that are not negatives; may include positives.
         cut: K.
         device: the device to compute on.
 

@@ -315,9 +315,7 @@ class ScoreTails(hn.Analysis):
     depths: Annotated[tuple[Annotated[int, Field(gt=1)], ...], hn.fields.Option("depth"), Field(min_length=1)] = Field(
         (10, 100, 1000), description="Depth of the lists; by default 10, 100 and 1000."
     )
-    single: int = Field(
-        0, ge=0, description="Number of individual queries to draw, sampled from those in all runs."
-    )
+    single: int = Field(0, ge=0, description="Number of individual queries to draw, sampled from those in all runs.")
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, list[dict[str, Any]]]:
         """Return the score curves of each run; see `score_tails`. Raises DataError if a run has none."""

@@ -70,7 +70,7 @@ class PyCode(installed_docs.PyDocs):
 
     def _entries(self, left_out: Counter[str]) -> Iterator[installed_docs.Entry]:
         files, names, codes = set[bytes](), set[str](), set[str]()
-        short = f"definitions with under {self.min_passage_words} words of code"
+        short = f"definitions with fewer than {self.min_passage_words} words of code"
         for package in self._names:
             for docstring in installed_docs.read_docstrings(package, left_out, files):
                 if not isinstance(docstring.node, installed_docs.Definition):
@@ -80,9 +80,9 @@ class PyCode(installed_docs.PyDocs):
                 code = "".join(passage.split())
                 reason = self._unfit("sentence", first, passage, short)
                 if not reason and code in codes:
-                    reason = "definitions whose code is the same as another's"
+                    reason = "definitions with the same code as another"
                 elif not reason and docstring.name in names:
-                    reason = "further docstrings of one name"
+                    reason = "docstrings of a name that already has one"
                 if reason:
                     left_out[reason] += 1
                     continue
@@ -109,7 +109,7 @@ class PyCode(installed_docs.PyDocs):
         for each in entries:
             groups[installed_docs.text_key(each.query)].add(each.group)
         clear = [each for each in kept if len(groups[installed_docs.text_key(each.query)]) == 1]
-        left_out["sentences that describe passages of several groups, which stay"] = len(kept) - len(clear)
+        left_out["ambiguous sentences (for passages of several groups, which stay)"] = len(kept) - len(clear)
         return clear
 
 

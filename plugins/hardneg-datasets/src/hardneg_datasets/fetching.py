@@ -156,5 +156,6 @@ def _unpack(download: Download, archive: Path) -> bool:
                 partial.rename(path)
                 new = True
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise errors.DataError(f"{archive}: cannot be extracted ({records.first_line(error)}); delete it and retry") from error
+        reason = records.first_line(error)
+        raise errors.DataError(f"{archive}: cannot be extracted ({reason}); delete it and retry") from error
     return new

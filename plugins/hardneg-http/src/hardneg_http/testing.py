@@ -14,8 +14,8 @@ class ServedModel(ABC):
     """A served model: its requests, answers and faults.
 
     path: the path of the URL. requests, keys: the requests and their `Authorization`, in order. fault: called with a
-    request's number and handler; it may answer with the handler's `reply` and then returns True. pause: seconds before
-    each answer. together: the first answers wait for this number of concurrent requests.
+    request's number, from 0, and handler; to answer instead of the model, call the handler's `reply` and return True.
+    pause: seconds before each answer. together: the first answers wait for this number of concurrent requests.
     """
 
     path: ClassVar[str]

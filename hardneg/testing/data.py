@@ -116,7 +116,7 @@ _NOUNS = ("river", "harbor", "bridge", "tower", "garden", "market", "castle", "m
 
 
 class WriterTests(PluginTests):
-    """Tests of a writer. Set `plugin`; `lookahead` is the number of documents it may read before its first answer."""
+    """Tests of a query writer. Set `plugin`; `lookahead`: number of documents it may read before its first answer."""
 
     lookahead: ClassVar[int] = LOOKAHEAD
 

@@ -18,7 +18,7 @@ _DEPTH = 10
 
 
 class IndexTests(PluginTests):
-    """Tests of an index. Set `plugin`; set `exact = False` and the minimum `recall` at 10 if it may miss documents.
+    """Tests of an index. Set `plugin`; if it may miss documents, set `exact = False` and the minimum `recall` at 10.
 
     A backend with the input `"texts"` is tested on English sentences (override `texts` and `queries` for another
     language). It must find documents that share a rare word with a query, and none for a query of unknown words.

@@ -45,7 +45,7 @@ class Pool(stages.StageSpec):
                 yield f"runs.{label}: {name!r} searches split {other}, not {self.split}; use a run of the same split"
 
     def estimate(self, sizes: stages.Sizes) -> stages.Row:
-        """Estimate the table's size: 400 bytes per document, with half of each list after the first new."""
+        """Estimate the table's size at 400 bytes per document, if half of each list after the first is new."""
         count = sizes.queries(self.split)
         lines = count * self.depth * (len(self.runs) + 1) // 2
         return stages.Row(count, "queries", disk=lines * 400)

@@ -29,7 +29,7 @@ class EmbeddingClient(ModelServer):
         content = self.post("/embeddings", {"input": list(texts)}, _BASE + len(texts) * _A_TEXT, ended)
         vectors = vectors_of(content, len(texts))
         if isinstance(vectors, str):
-            raise self.error(f"invalid response of /v1/embeddings ({vectors})")
+            raise self.error(f"invalid response from /v1/embeddings ({vectors})")
         return vectors
 
 

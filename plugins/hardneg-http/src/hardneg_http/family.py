@@ -97,7 +97,7 @@ class Http:
         return records.Lookup(note=f"served at {self.url}")
 
     def client(self, spec: model_specs.ModelSpec) -> "EmbeddingClient":
-        """Return a client of the server. Raises ModelError if the environment variable `key` is not set."""
+        """Return a client of the server. Raises ModelError if the environment variable in `key` is not set."""
         from hardneg_http.client import EmbeddingClient
 
         parameters: dict[str, object] = {"model": spec.name, "encoding_format": "float"}

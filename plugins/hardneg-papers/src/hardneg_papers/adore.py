@@ -69,7 +69,7 @@ def _row(start: str, what: str, expected: str, on_top: str) -> tuple[Recipe, Rec
 
     said = """{}
 
-    `hardneg recipe run {}-passage`: minutes. Source: Zhan et al., SIGIR 2021, sections {}.
+    `hardneg recipe run {}-passage` takes minutes. Source: Zhan et al., SIGIR 2021, sections {}.
     Expected from the paper preset: MRR@10 {}, R@100 {} on the dev queries (the paper's Table 2; not run by us)."""
     alone.__doc__ = said.format(f"{label}: {what}.", start, "7.2.2 and 7.3", *expected.split())
     trains = "trains the query encoder on what it retrieves at each step, on a fixed index."
@@ -272,8 +272,8 @@ def adore_star_document(preset: DemoOrPaper = "demo") -> Tree:
 def bm25_document(preset: DemoOrPaper = "demo") -> Tree:
     """BM25 on documents in the setting of STAR and ADORE: the dev queries and the queries of TREC 2019 DL.
 
-    `hardneg recipe run bm25-document`: minutes. Source: Zhan et al., SIGIR 2021, section 7 and Table 2. Recipes that
-    extend it inherit the document columns of that table. Expected from the paper preset (not run by us): MRR@100
+    `hardneg recipe run bm25-document` takes minutes. Source: Zhan et al., SIGIR 2021, section 7 and Table 2. Recipes
+    that extend it inherit the document columns of that table. Expected from the paper preset (not run by us): MRR@100
     .279, R@100 .807 on the dev queries; NDCG@10 .519, R@100 .395 on TREC 2019 DL, with the default parameters of
     Lucene.
     """

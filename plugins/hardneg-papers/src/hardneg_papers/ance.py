@@ -131,10 +131,10 @@ def rows_last(book: Book, *labels: str) -> None:
 def ance_bm25_passage(preset: DemoOrPaper = "demo") -> Tree:
     """BM25 and the initial model in ANCE's setting: ranking all passages, and reranking BM25's top 100.
 
-    `hardneg recipe run ance-bm25-passage`: two minutes. Source: Xiong et al., Approximate Nearest Neighbor Negative
-    Contrastive Learning for Dense Text Retrieval, ICLR 2021, section 5 and Table 1.
-    Expected from the paper preset (the paper's Table 1; not run by us): BM25 NDCG@10 .506 on the TREC 2019 DL queries;
-    MRR@10 .240, R@1k .814 on the dev queries. Its .506 uses the default parameters of Lucene, k1 .9 and b .4.
+    `hardneg recipe run ance-bm25-passage` takes two minutes. Source: Xiong et al., Approximate Nearest Neighbor
+    Negative Contrastive Learning for Dense Text Retrieval, ICLR 2021, section 5 and Table 1. Expected from the paper
+    preset (the paper's Table 1; not run by us): BM25 NDCG@10 .506 on the TREC 2019 DL queries; MRR@10 .240, R@1k .814
+    on the dev queries. Its .506 uses the default parameters of Lucene, k1 .9 and b .4.
     """
     book = ranked("BM25 and the start model in ANCE's setting", preset)
     book.stages.pop("start-dev", None)
@@ -151,7 +151,7 @@ def _baseline(system: str, what: str, expected: str) -> Callable[[DemoOrPaper], 
 
     recipe.__doc__ = """{} of the ANCE paper: {}.
 
-    `hardneg recipe run ance-{}-passage`: minutes. Source: see ance-bm25-passage.
+    `hardneg recipe run ance-{}-passage` takes minutes. Source: see ance-bm25-passage.
     Expected from the paper preset (Table 1; not run by us): NDCG@10 {}, reranking {}; dev MRR@10 {}, R@1k {}.
     """.format(label, what, system, *expected.split())
     return recipe
@@ -191,9 +191,9 @@ def ance_table1(preset: DemoOrPaper = "demo") -> Tree:
 def ance_rates_passage(preset: DemoOrPaper = "demo") -> Tree:
     """ANCE at several learning rates, depths of negatives and refresh intervals, with the paper's values.
 
-    `hardneg recipe run ance-rates-passage`: an hour. Source: Xiong et al., ICLR 2021, section A.4 and Table 7; first
-    version, Table 5. Expected from the paper preset, MRR@10 on the dev queries in the order of its rows (not run by
-    us): .33, .31, .29, .303, .302. A failed setting often diverges early; the report shows the losses.
+    `hardneg recipe run ance-rates-passage` takes an hour. Source: Xiong et al., ICLR 2021, section A.4 and Table 7;
+    first version, Table 5. Expected from the paper preset, MRR@10 on the dev queries in the order of its rows (not run
+    by us): .33, .31, .29, .303, .302. A failed setting often diverges early; the report shows the losses.
     """
     book = ranked("ANCE's rates, depths and refreshes on passages", preset, "bm25-neg", "ance")
     paper: Tree = {
@@ -230,11 +230,11 @@ def add_rates(book: Book, preset: str, paper: Tree) -> None:
 def ance_splade(preset: DemoOrPaper = "demo") -> Tree:
     """ANCE for learned sparse retrieval: SPLADE on negatives from its own top 200, re-mined during training.
 
-    `hardneg recipe run ance-splade`: half an hour on two cores; `--preset paper` uses DistilBERT. It needs `pip install
-    ./plugins/hardneg-sparse`. all-MiniLM-L6-v2 has no masked-language-model head, so a new one is built from
-    its embeddings. The row "as shipped" is this model before any training.
-    Source: Xiong et al., ANCE, ICLR 2021, sections 4 and 5, for the negatives; Formal et al., SPLADE v2, arXiv
-    2109.10086, section 4, for the model. Expected from the paper preset: no paper reports the combination.
+    `hardneg recipe run ance-splade` takes half an hour on two cores; `--preset paper` uses DistilBERT. It needs `pip
+    install ./plugins/hardneg-sparse`. all-MiniLM-L6-v2 has no masked-language-model head, so a new one is built from
+    its embeddings. The row "as shipped" is this model before any training. Source: Xiong et al., ANCE, ICLR 2021,
+    sections 4 and 5, for the negatives; Formal et al., SPLADE v2, arXiv 2109.10086, section 4, for the model. Expected
+    from the paper preset: no paper reports the combination.
     """
     flops: Tree = {"name": "flops", "query_weight": 0.001, "document_weight": 0.001}
     own: Tree = {}
@@ -263,8 +263,8 @@ def ance_splade(preset: DemoOrPaper = "demo") -> Tree:
 def adore_ance_passage(preset: DemoOrPaper = "demo") -> Tree:
     """ADORE on ANCE, which trains the query encoder on what it retrieves in each step; compared with ANCE and RankNet.
 
-    `hardneg recipe run adore-ance-passage`: half an hour. Source: Zhan et al., SIGIR 2021, Tables 1, 2 and 4, Figure 5:
-    the rows of ANCE, which the other recipes omit, as ANCE reads queries of 64 and passages of 512 tokens.
+    `hardneg recipe run adore-ance-passage` takes half an hour. Source: Zhan et al., SIGIR 2021, Tables 1, 2 and 4,
+    Figure 5: the rows of ANCE, which the other recipes omit, as ANCE reads queries of 64 and passages of 512 tokens.
     Expected from the paper preset (the paper's Table 2; not run by us): MRR@10 and R@100 on the dev queries ANCE .338
     and .862, ADORE+ANCE .341 and .866; NDCG@10 on the TREC 2019 DL queries .654 and .675. Table 4: ANCE takes 645 hours
     on 4 GPUs, ADORE 4.

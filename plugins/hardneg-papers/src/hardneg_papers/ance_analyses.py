@@ -67,10 +67,10 @@ def _add_variants(book: Book, paper: bool) -> Tree:
 def ance_coverage(preset: DemoOrPaper = "demo") -> Tree:
     """Coverage of the judgements of TREC 2019 DL: recall@1000, unjudged documents, and the overlap with BM25.
 
-    `hardneg recipe run ance-coverage`: half an hour. Source: Xiong et al., ICLR 2021, section A.2 and Table 6; first
-    version, Table 4. On documents: ance-document, ance-maxp-document and ance-baselines-document.
-    Expected from the paper preset (not run by us), R@1K (grade 1 or higher), holes in the top 10, overlap: BM25
-    .685, 5.9%, 100%; BM25 Neg .569, 25.8%, 11.9%; BM25+Rand Neg .662, 20.2%, 16.4%; ANCE .661, 14.8%, 17.4%.
+    `hardneg recipe run ance-coverage` takes half an hour. Source: Xiong et al., ICLR 2021, section A.2 and Table 6;
+    first version, Table 4. On documents: ance-document, ance-maxp-document and ance-baselines-document. Expected from
+    the paper preset (not run by us), R@1K (grade 1 or higher), holes in the top 10, overlap: BM25 .685, 5.9%, 100%;
+    BM25 Neg .569, 25.8%, 11.9%; BM25+Rand Neg .662, 20.2%, 16.4%; ANCE .661, 14.8%, 17.4%.
     """
     book = ranked("What TREC 2019 DL's judgements cover", preset, "bm25-rand-neg", "bm25-neg", "ance")
     labels = {"BM25 Neg": "ance-bm25-neg", "BM25+Rand Neg": "ance-bm25-rand-neg", "ANCE": "ance"}
@@ -92,11 +92,11 @@ def ance_coverage(preset: DemoOrPaper = "demo") -> Tree:
 def ance_overlap(preset: DemoOrPaper = "demo") -> Tree:
     """The share of training negatives that the model retrieves in testing, for BM25's, random and ANCE's negatives.
 
-    `hardneg recipe run ance-overlap`: an hour on two cores. Source: Xiong et al., first version of ANCE, section 5.3
-    and Figure 3, which also uses dev queries.
-    Expected: at most 20% of BM25's, almost no random ones; ANCE's rise towards 100% (docs/results/more-recipes.md).
-    For each step, a model is trained from scratch up to that step; it is the last model, not the best so far. ANCE
-    trains on the top documents of the model of the previous refresh, and switches to a new refresh one step later.
+    `hardneg recipe run ance-overlap` takes an hour on two cores. Source: Xiong et al., first version of ANCE, section
+    5.3 and Figure 3, which also uses dev queries. Expected: at most 20% of BM25's, almost no random ones; ANCE's rise
+    towards 100% (docs/results/more-recipes.md). For each step, a model is trained from scratch up to that step; it is
+    the last model, not the best so far. ANCE trains on the top documents of the model of the previous refresh, and
+    switches to a new refresh one step later.
     """
     book = ranked("Overlap of training and testing negatives", preset, "bm25-neg")
     add_refreshed(book, preset)
@@ -147,10 +147,10 @@ def _add_top(book: Book, name: str, **run: str) -> str:
 def ance_projections(preset: DemoOrPaper = "demo") -> Tree:
     """Projections of queries with relevant passages and each kind of negative, and of queries that ANCE wins and loses.
 
-    `hardneg recipe run ance-projections`: twenty minutes, with `pip install "hardneg[analysis]"`. Source: Xiong et al.,
-    ICLR 2021, Figures 1, 6 and 7; first version, Figures 1, 5 and 6.
-    Expected (not run by us): BM25's and random negatives are far from the negatives of dense retrieval; passages form
-    separate groups for won queries, and mix for lost ones.
+    `hardneg recipe run ance-projections` takes twenty minutes and needs `pip install "hardneg[analysis]"`. Source:
+    Xiong et al., ICLR 2021, Figures 1, 6 and 7; first version, Figures 1, 5 and 6. Expected (not run by us): BM25's and
+    random negatives are far from the negatives of dense retrieval; passages form separate groups for won queries, and
+    mix for lost ones.
     """
     book = ranked("ANCE's representations", preset, "bm25-neg", "ance")
     book.add("random-negatives", "mine", miner=RANDOM)
@@ -171,8 +171,8 @@ def ance_projections(preset: DemoOrPaper = "demo") -> Tree:
 def ance_times(preset: DemoOrPaper = "demo") -> Tree:
     """Query latency of BM25 with a cross-encoder over its top 100, and of ANCE, one query at a time and in batches.
 
-    `hardneg recipe run ance-times`: half an hour. Source: Xiong et al., ICLR 2021, Table 5; first version, Table 3.
-    Expected for documents on the machine of the paper (not run by us): BM25 37 ms, BERT 1.15 s; 2.6 ms to encode and
+    `hardneg recipe run ance-times` takes half an hour. Source: Xiong et al., ICLR 2021, Table 5; first version, Table
+    3. Expected for documents on the machine of the paper (not run by us): BM25 37 ms, BERT 1.15 s; 2.6 ms to encode and
     9 ms to search a query; 4.5 ms per document; per step, 72 ms for negatives and 19 ms for the rest. The cross-encoder
     is trained for only a few steps, because only its time matters here.
     """

@@ -66,9 +66,10 @@ def ance_maxp_document(preset: DemoOrPaper = "demo") -> Tree:
 def ance_table1_document(preset: DemoOrPaper = "demo") -> Tree:
     """The rows with a warm-up in Table 1 of ANCE on documents: ANCE and three baselines.
 
-    `hardneg recipe run ance-table1-document`: an hour. Source: Xiong et al., ICLR 2021, section 5 and Table 1. For ANCE
-    (MaxP), see ance-maxp-document; for rows without a warm-up, ance-baselines-document. Expected from the paper preset:
-    the document columns of that table (not run by us); all continue from BM25 Neg on passages, like ance-document.
+    `hardneg recipe run ance-table1-document` takes an hour. Source: Xiong et al., ICLR 2021, section 5 and Table 1. For
+    ANCE (MaxP), see ance-maxp-document; for rows without a warm-up, ance-baselines-document. Expected from the paper
+    preset: the document columns of that table (not run by us); all continue from BM25 Neg on passages, like
+    ance-document.
     """
     return covered(ranked_documents("ANCE, Table 1 on documents", preset, *ance.WARM, "ance"), preset)
 
@@ -76,9 +77,9 @@ def ance_table1_document(preset: DemoOrPaper = "demo") -> Tree:
 def ance_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
     """The rows without a warm-up in Table 1 of ANCE on documents: four baselines.
 
-    `hardneg recipe run ance-baselines-document`: an hour. Source: Xiong et al., ICLR 2021, section 5 and Table 1. For
-    rows with a warm-up, see ance-table1-document. Expected from the paper preset: the document columns of that table
-    (not run by us), and in Table 6, for BM25+Rand Neg, R@100, holes, overlap with BM25: .240, 21.4%, 21.0%.
+    `hardneg recipe run ance-baselines-document` takes an hour. Source: Xiong et al., ICLR 2021, section 5 and Table 1.
+    For rows with a warm-up, see ance-table1-document. Expected from the paper preset: the document columns of that
+    table (not run by us), and in Table 6, for BM25+Rand Neg, R@100, holes, overlap with BM25: .240, 21.4%, 21.0%.
     """
     book = ance.ranked("ANCE's baselines on documents", preset, *ance.BASELINES)
     documents(book, preset)
@@ -93,9 +94,9 @@ def ance_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
 def ance_rates_document(preset: DemoOrPaper = "demo") -> Tree:
     """ANCE on documents at several learning rates, depths of negatives and refresh intervals of the paper.
 
-    `hardneg recipe run ance-rates-document`: an hour and a half. Source: Xiong et al., ICLR 2021, section A.4 and Table
-    7; first version, Table 5. 5e-6, 200, 10k is ance-document. Expected from the paper preset, NDCG@10 on the TREC
-    2019 DL queries in the order of its rows (not run by us): .58, .59, .60, .61.
+    `hardneg recipe run ance-rates-document` takes an hour and a half. Source: Xiong et al., ICLR 2021, section A.4 and
+    Table 7; first version, Table 5. 5e-6, 200, 10k is ance-document. Expected from the paper preset, NDCG@10 on the
+    TREC 2019 DL queries in the order of its rows (not run by us): .58, .59, .60, .61.
     """
     book = ranked_documents("ANCE's rates, depths and refreshes on documents", preset, "ance")
     paper: Tree = {
@@ -111,7 +112,7 @@ def ance_rates_document(preset: DemoOrPaper = "demo") -> Tree:
 def adore_ance_document(preset: DemoOrPaper = "demo") -> Tree:
     """ADORE on ANCE (FirstP) for documents, with MRR@10 as the metric of the loss, as in the paper.
 
-    `hardneg recipe run adore-ance-document`: half an hour. Source: Zhan et al., SIGIR 2021, Table 2. It continues
+    `hardneg recipe run adore-ance-document` takes half an hour. Source: Zhan et al., SIGIR 2021, Table 2. It continues
     from BM25 Neg on passages, like ance-document. Expected from the paper preset (not run by us): MRR@100 and R@100 on
     the dev queries ANCE .377 and .894, ADORE+ANCE .390 and .902; NDCG@10 on the TREC 2019 DL queries .610 and .634.
     """

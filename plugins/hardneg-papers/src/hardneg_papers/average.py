@@ -68,7 +68,7 @@ class Average(hn.stages.StageSpec):
         return hn.stages.Row(len(self.shares), "models", sizes.shape.weights)
 
     def make(self, context: "hn.StageContext[Average]") -> hn.stages.Facts:
-        """Write the average, with the first model's tokenizer, prompts and lengths; return their number, `models`.
+        """Write the average, with the first model's tokenizer, prompts and lengths; return the number of `models`.
 
         Raises:
             ModelError: the models are not of one architecture and vocabulary, or cannot be averaged.

@@ -23,7 +23,7 @@ LEVEL = 0.01
 LEAST_SEEDS = 5
 """The minimum number of seeds for bands; fewer seeds say little about the spread."""
 MAY_DIFFER = ("title", "seed", "seeds")
-"""The fields in which a run may differ from the run from which the bands were recorded."""
+"""The top-level fields in which a run may differ from the recipe."""
 
 
 @dataclass(frozen=True, slots=True)

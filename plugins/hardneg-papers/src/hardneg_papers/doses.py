@@ -90,7 +90,7 @@ def bm25_arm(book: Book) -> str:
 def dose_batches(preset: DemoOrFull = "demo") -> Tree:
     """Vary the batch size: do hard negatives make up for small batches, and do hard batches do the same?
 
-    `hardneg recipe run dose-batches`: half an hour and 14 GB of disk. All arms see the same number of positives.
+    `hardneg recipe run dose-batches` takes half an hour and 14 GB of disk. All arms see the same number of positives.
     Batches of 32 queries have the table `scores` and the page `report`, the others `scores-4` to `scores-128` and their
     pages. `clustered` and `hardest together` choose the queries of a batch, and have no mined negatives. Source: Xiong
     et al., ANCE, ICLR 2021, section 3; for `clustered`, arXiv 2407.18887. Expected: docs/results/when.md.
@@ -154,9 +154,9 @@ def dose_false_negatives(preset: DemoOrFull = "demo") -> Tree:
         --set dataset.withheld.halves=true
 
     The corpus contains each positive of training queries twice, the second time as an unlabelled half of its text. For
-    a share of the queries, this half is the only negative; it is removed from the lists of the others. Filtered rows
-    have random negatives instead of those that the filter drops. Source: Qu et al., RocketQA, NAACL 2021, section 4.2.3
-    and Table 3, and Moreira et al., NV-Retriever, arXiv 2407.15831, for the filter. Expected: docs/results/when.md.
+    a share of the queries, this half is the only negative; it is removed from the lists of the others. In filtered
+    rows, random negatives replace the dropped ones. Source: Qu et al., RocketQA, NAACL 2021, section 4.2.3 and Table 3,
+    and Moreira et al., NV-Retriever, arXiv 2407.15831, for the filter. Expected: docs/results/when.md.
     """
     book = study("Doses of false negatives", preset, dataset={"withheld": {"halves": True}})
     book.change("top-10-negatives", planted=0.0)
@@ -249,9 +249,9 @@ def dose_start(preset: Literal["demo", "untrained", "minilm", "full"] = "demo") 
 def dose_temperature(preset: DemoOrFull = "demo") -> Tree:
     """Vary the temperature: the lower it is, the more the hardest document dominates the gradient.
 
-    `hardneg recipe run dose-temperature`: 18 minutes and 12 GB of disk. Temperature .05 has the table `scores` and the
-    page `report`, the others `scores-0.01` to `scores-0.2` and their pages. Source: Wang and Liu, Understanding
-    the Behaviour of Contrastive Loss, CVPR 2021, for the effect of the temperature. Expected: docs/results/when.md.
+    `hardneg recipe run dose-temperature` takes 18 minutes and 12 GB of disk. Temperature .05 has the table `scores` and
+    the page `report`, the others `scores-0.01` to `scores-0.2` and their pages. Source: Wang and Liu, Understanding the
+    Behaviour of Contrastive Loss, CVPR 2021, for the effect of the temperature. Expected: docs/results/when.md.
     """
     book = study("Doses of temperature", preset)
     for heat in (0.01, 0.02, 0.1, 0.2):

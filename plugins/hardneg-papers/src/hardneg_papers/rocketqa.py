@@ -11,8 +11,8 @@ from hardneg_papers.starts import DPRS_READER, READER
 def rocketqa_step1_passage(preset: DemoOrPaper = "demo") -> Tree:
     """RocketQA's first step on passages: a dual encoder trained on cross-batch negatives only.
 
-    `hardneg recipe run rocketqa-step1-passage`: minutes. Source: Qu et al., RocketQA, NAACL 2021, sections 3.2 and A.1,
-    Table 6; rocketqa-passage has all steps. Expected from the paper preset: MRR@10 .333 on the dev queries (the
+    `hardneg recipe run rocketqa-step1-passage` takes minutes. Source: Qu et al., RocketQA, NAACL 2021, sections 3.2 and
+    A.1, Table 6; rocketqa-passage has all steps. Expected from the paper preset: MRR@10 .333 on the dev queries (the
     paper's Table 6; not run by us).
     """
     return _step1("RocketQA's step 1 on passages", preset).tree()
@@ -122,8 +122,8 @@ def rocketqa_nq(preset: DemoOrPaper = "demo") -> Tree:
 def rocketqa_nq_table7(preset: DemoOrPaper = "demo") -> Tree:
     """The rows of RocketQA's Table 7 on questions: in-batch, cross-batch and hard negatives, denoising.
 
-    `hardneg recipe run rocketqa-nq-table7`: three hours on one core, including the readers of rocketqa-nq. Source: Qu
-    et al., RocketQA, NAACL 2021, section A.2 and Table 7. Expected from the paper preset on NQ's test questions,
+    `hardneg recipe run rocketqa-nq-table7` takes three hours on one core, including the readers of rocketqa-nq. Source:
+    Qu et al., RocketQA, NAACL 2021, section A.2 and Table 7. Expected from the paper preset on NQ's test questions,
     answer@5 (not run by us): in-batch negatives .685, cross-batch .689, hard negatives without denoising .680, with it
     .732, augmentation .740.
     """

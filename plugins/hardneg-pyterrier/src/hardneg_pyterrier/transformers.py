@@ -31,7 +31,7 @@ class Run(pt.Transformer):  # type: ignore[misc]
         return dict(hp.run_files.read_run(self.path))
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
-        """Return result rows for query rows with `qid`; ranks start at 0."""
+        """Return a result row per listed document of query rows with `qid`; ranks start at 0."""
         pt.validate.query_frame(queries, extra_columns=[])
         kept = queries.drop(columns=[name for name in _COLUMNS if name in queries])
         parts = [self._hits(str(query_id)) for query_id in kept["qid"]]
@@ -119,7 +119,7 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
 
     @cached_property
     def opened(self) -> hp.recipes.OpenedIndex:
-        """The index and its model."""
+        """The index and its model, opened at the first use."""
         return hp.recipes.OpenedIndex.open(self.laid, self.device)
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
@@ -143,7 +143,7 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
 
 
 class Reranker(pt.Transformer):  # type: ignore[misc]
-    """Reranking of each query's documents, best first."""
+    """Reranking of each query's documents with a reranker plugin; results are best first."""
 
     def __init__(self, plugin: str, *, text: str = "text", **options: Any) -> None:
         """Configure a reranker plugin, such as `cross-encoder`. text: column with the text of the documents.

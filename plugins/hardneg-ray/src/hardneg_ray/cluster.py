@@ -22,7 +22,7 @@ class ClusterLost(errors.ArtifactError):
 
 @dataclass(frozen=True)
 class Needs:
-    """The resources that an actor needs."""
+    """The numbers of GPUs and cores that each actor reserves, which may be fractions."""
 
     num_gpus: float
     num_cpus: float

@@ -69,7 +69,7 @@ class Splade(resolving.FolderFamily):
         return files.saved_class in self.own
 
     def content_digest(self, model: resolving.ResolvedModel) -> str:
-        """Return a digest of the files and the spec, including options, and the folder's number of largest weights."""
+        """Return a digest of the files, the spec and the options, with `max_terms` from the files if it is not set."""
         own, options = self.saved(model.files), stores.plugin_identity(self.called, self)["options"]
         if own and (most := model.files.config.get("max_active_dims")) is not None:
             options.setdefault("max_terms", most)

@@ -57,7 +57,7 @@ class Flops:
             raise errors.PluginError("flops: " + "; ".join(wrong))
 
     def __call__(self, batch: records.EncodedBatch) -> Tensor:
-        """Return the weighted penalty on queries and documents, a scalar; it grows with `batch.done`, see `share`."""
+        """Return the sum of the weighted penalties on queries and documents, times `share(batch.done)`; a scalar."""
         once = torch.ones(len(batch.queries), device=batch.queries.device)
         queries = flops(batch.queries, once, self.query_threshold)
         documents = flops(batch.documents, batch.counts, self.document_threshold)

@@ -21,7 +21,7 @@ Pass = Callable[[], Iterable[tuple[int, NDArray[np.float32]]]]
 """A function that starts a pass over a corpus, in blocks of (first row, float32 [n, d]) in row order."""
 
 CUT = 200
-"""K in table 1, the depth from which negatives are chosen."""
+"""The default K of top-K errors, as in table 1: the depth to which negatives are mined."""
 _NAMED = ("indexes", "queries", "models", "runs")
 
 
@@ -210,9 +210,9 @@ def _results(
 
 
 def distribution(errors: Sequence[int]) -> list[dict[str, Any]]:
-    """Return shares by number of errors per query: 0, 1 to 9, 10 to 99, and so on.
+    """Return the distribution of the number of errors per query, in bins: 0, 1 to 9, 10 to 99, and so on.
 
-    Each bin has its bounds `low` and `high`, inclusive, and its shares of all `queries` and `errors`.
+    Each bin has inclusive bounds `low` and `high`, and its shares of all `queries` and of all `errors`.
 
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), figure 3.
     """

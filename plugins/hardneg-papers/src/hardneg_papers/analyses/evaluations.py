@@ -34,7 +34,7 @@ def estimates_of(inputs: hn.AnalysisInputs, wanted: str | None) -> tuple[str, Ma
 
 
 class Ablation(hn.Analysis):
-    """Draw the systems of an evaluation as bars of one metric, with 95 % intervals.
+    """Draw the systems of an evaluation as bars of one metric, with 95% intervals.
 
     Example: hardneg analyze ablation runs/adore-ablation-passage/metrics.json --plot ablation.svg
     """

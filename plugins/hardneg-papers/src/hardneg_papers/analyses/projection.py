@@ -24,7 +24,7 @@ class Projection(hn.Analysis):
 
     Shows the relevant documents of a query, and the negatives that the first index ranks highest. Instead of these,
     --run shows the top of each run, and --mined the training negatives; one --model is then enough. One --index with
-    two --model shows a query-side training, in which documents do not move.
+    two --model shows the training of a query encoder, in which documents do not move.
 
     Example: hardneg analyze projection --query ID --qrels Q --queries FILE --index FOLDER --model A --model B
     """

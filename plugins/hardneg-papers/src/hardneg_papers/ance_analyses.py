@@ -147,10 +147,10 @@ def _add_top(book: Book, name: str, **run: str) -> str:
 def ance_projections(preset: DemoOrPaper = "demo") -> Tree:
     """Projections of queries with relevant passages and each kind of negative, and of queries that ANCE wins and loses.
 
-    `hardneg recipe run ance-projections` takes twenty minutes and needs `pip install "hardneg[analysis]"`. Source:
-    Xiong et al., ICLR 2021, Figures 1, 6 and 7; first version, Figures 1, 5 and 6. Expected (not run by us): BM25's and
-    random negatives are far from the negatives of dense retrieval; passages form separate groups for won queries, and
-    mix for lost ones.
+    `hardneg recipe run ance-projections` takes twenty minutes and needs `pip install "hardneg[analysis]"`.
+    Source: Xiong et al., ICLR 2021, Figures 1, 6 and 7; first version, Figures 1, 5 and 6. Expected (not run by us):
+    BM25's and random negatives are far from the negatives of dense retrieval; passages form separate groups for won
+    queries, and mix for lost ones.
     """
     book = ranked("ANCE's representations", preset, "bm25-neg", "ance")
     book.add("random-negatives", "mine", miner=RANDOM)

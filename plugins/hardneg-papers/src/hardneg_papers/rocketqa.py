@@ -122,10 +122,10 @@ def rocketqa_nq(preset: DemoOrPaper = "demo") -> Tree:
 def rocketqa_nq_table7(preset: DemoOrPaper = "demo") -> Tree:
     """The rows of RocketQA's Table 7 on questions: in-batch, cross-batch and hard negatives, denoising.
 
-    `hardneg recipe run rocketqa-nq-table7` takes three hours on one core, including the readers of rocketqa-nq. Source:
-    Qu et al., RocketQA, NAACL 2021, section A.2 and Table 7. Expected from the paper preset on NQ's test questions,
-    answer@5 (not run by us): in-batch negatives .685, cross-batch .689, hard negatives without denoising .680, with it
-    .732, augmentation .740.
+    `hardneg recipe run rocketqa-nq-table7` takes three hours on one core, including the readers of rocketqa-nq.
+    Source: Qu et al., RocketQA, NAACL 2021, section A.2 and Table 7. Expected from the paper preset on NQ's test
+    questions, answer@5 (not run by us): in-batch negatives .685, cross-batch .689, hard negatives without denoising
+    .680, with it .732, augmentation .740.
     """
     book = _denoised(preset, "RocketQA, Table 7")
     _lay_questions(book, preset)

@@ -32,7 +32,7 @@ class IndexTests(PluginTests):
     dimension: ClassVar[int] = 16
 
     def texts(self) -> list[str]:
-        """Return forty sentences: one for each of ten topics, and the ten repeated three more times in that order."""
+        """Return forty sentences: one for each of ten topics, the whole list repeated four times."""
         return [f"people saw the {topic} again" for _ in range(4) for topic in _TOPICS]
 
     def queries(self) -> list[str]:

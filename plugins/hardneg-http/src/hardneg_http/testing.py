@@ -45,7 +45,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.reply(200, {"data": []})
 
     def do_POST(self) -> None:
-        """Reply with the model's answer, or the fault."""
+        """Record the request; reply with the model's answer or its fault, or 404 for another path."""
         served, request = self.served, json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with served.changed:
             number = len(served.requests)

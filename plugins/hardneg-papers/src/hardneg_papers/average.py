@@ -59,7 +59,7 @@ class Average(hn.stages.StageSpec):
         return {**fixed, "weights": self.shares, "order": list(self.shares)}
 
     def completed(self, recipe: hn.stages.RecipeView, written: Mapping[str, Any], notes: list[str]) -> "Average":
-        """Return the stage with each seeded model replaced by its models by seed."""
+        """Return the stage with each model that has several seeds replaced by its stages by seed."""
         seeds = recipe.seeded
         models = {label: seeds.of(name) if isinstance(name, str) else name for label, name in self.models.items()}
         return self.model_copy(update={"models": models})

@@ -52,7 +52,7 @@ class Book:
         return book
 
     def like(self, name: str, other: str, label: str, **options: Any) -> str:
-        """Add a system with another's test search and changed options; later systems are searched in that way too."""
+        """Add a system with the test search and changed options of `other`; later systems get that search too."""
         search = {key: value for key, value in self.stages[f"{other}-test"].items() if key not in ("stage", "index")}
         own = {key: value for key, value in self.stages[other].items() if key != "stage"}
         rows = {key: options.pop(key) for key in ("table", "report") if key in options}
@@ -60,7 +60,7 @@ class Book:
         return self.system(name, label, self.stages[other]["stage"], **rows, **deep(own, options))
 
     def add(self, name: str, stage: str, **options: Any) -> str:
-        """Add a stage with the defaults of its verb; return its name for references."""
+        """Add a stage with the default options of its verb, changed by `options`; return its name."""
         self.stages[name] = {"stage": stage, **deep(self.defaults.get(stage, {}), options)}
         return name
 

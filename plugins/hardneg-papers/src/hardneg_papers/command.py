@@ -154,7 +154,7 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
 
 
 def record(recipe: str, folder: Path) -> Path:
-    """Write the bands of a finished run, with five seeds or more if it trains; return the file, which keeps others."""
+    """Write the bands of a finished run, with at least five seeds if it trains; return their file. Others are kept."""
     lock, measured, path = hn.recipes.read_lock(folder), _finished(folder), bands_file(recipe)
     trains = any(str(stage["stage"]).startswith("train") for stage in lock["tree"]["stages"].values())
     if trains and max(map(len, measured.by_seed.values()), default=0) < LEAST_SEEDS:

@@ -214,7 +214,7 @@ class SparseStore:
         return terms
 
     def read(self, start: int, stop: int) -> SparseRows:
-        """Return a copy of rows `start` to `stop`, without memory-mapping. Raises ArtifactError if they are damaged."""
+        """Return a copy of rows [start:stop], without memory-mapping. Raises ArtifactError if they are damaged."""
         start, stop, _ = slice(start, stop).indices(self.count)
         offsets = self._offsets.read(start, max(start, stop) + 1)
         where, first, last = f"from row {start} on", int(offsets[0]), int(offsets[-1])

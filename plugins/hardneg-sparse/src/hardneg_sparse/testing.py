@@ -21,7 +21,7 @@ def drawn_weights(count: int, dimension: int) -> SparseRows:
 
 
 def drawn_queries(documents: SparseRows) -> SparseRows:
-    """Sample a few queries, some without terms."""
+    """Sample nine queries with integer weights over the terms of `documents`, two of them without terms."""
     draws = runtime.generator(4, "queries").standard_normal((_QUERIES, documents.width)).astype(np.float32)
     draws[-1] = 0
     return _weights(draws)
@@ -59,7 +59,7 @@ class WeightIndexTests(IndexTests):
         return drawn_weights(self.count, self.dimension)
 
     def encoded_queries(self, plugin: Any) -> SparseRows:
-        """Sample a few queries, some without terms."""
+        """Sample nine queries, two of them without terms."""
         return drawn_queries(self.documents(plugin))
 
     def write(self, folder: Path, documents: Any) -> Path:

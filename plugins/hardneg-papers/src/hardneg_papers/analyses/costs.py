@@ -82,7 +82,7 @@ def _operation(name: str, kind: str, seconds: float | None, count: int, unit: st
 
 
 def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Row]:
-    """List the operations of stages, in order; stages: artifact type and facts by label.
+    """Return the operations of stages, in order, as dicts. stages: artifact type and facts by label.
 
     `operation`; `kind`: the stage's artifact type; `online`: whether users wait for it; `seconds`: its wall time, None
     if unknown; `count`: the number of `unit` processed, 0 if unknown; `milliseconds` per unit. A search is followed by
@@ -310,7 +310,7 @@ class Costs(hn.Analysis):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """By default, make each stage of a run folder that writes a model a method of its own."""
+        """By default, use each stage of a run folder that writes a model as a separate method."""
         return values if "methods" in values else {"methods": {name: name for name in types if types[name] == "model"}}
 
     def measure(self, inputs: hn.AnalysisInputs) -> list[dict[str, Any]]:

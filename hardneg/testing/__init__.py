@@ -1,6 +1,6 @@
-"""Contract tests for plugins, such as `class TestMine(MinerTests): plugin = Mine()` in a file that pytest collects.
+"""Contract tests to subclass for a plugin: write `class TestMine(MinerTests): plugin = Mine()` in a test file.
 
-pytest is not imported until a test runs. Each failure reports the broken rule of the contract.
+pytest is not imported until a test runs. Each failure reports the rule of the contract that was broken.
 """
 
 from hardneg.testing.data import DatasetTests, FilterTests, MinerTests, WriterTests

@@ -21,19 +21,19 @@ _SEED = 7
 
 
 class DatasetTests(PluginTests):
-    """Tests of a dataset loader. Set `plugin`, or override `write` and let `make` return a loader of its folder.
+    """Tests of a dataset loader. Set `plugin`, or override `write` and have `make` return a loader for that folder.
 
-    Override `change` to test changed content. `seconds` is the maximum time for `size_hint` and, if there is one,
-    `query_hint` together.
+    Override `change` to test that the fingerprint changes with the content. `seconds` limits the total time of
+    `size_hint` and, if the loader has it, `query_hint`.
     """
 
     seconds: ClassVar[float] = 1.0
 
     def write(self, folder: Path) -> None:
-        """Write a small source to the empty `folder`; not needed for a loader without files."""
+        """Write a small dataset to the empty `folder`; by default nothing, for a loader that reads no files."""
 
     def change(self, folder: Path) -> None:
-        """Change the content that `write` wrote to `folder`; without an override, the test is skipped."""
+        """Change the content that `write` wrote to `folder`; without an override, the fingerprint test is skipped."""
         import pytest
 
         pytest.skip("override `change` to test that the fingerprint changes with the content")
@@ -67,7 +67,7 @@ class DatasetTests(PluginTests):
         collection = self._load(tmp_path)
         documents = {item.doc_id for item in collection.documents()}
         splits = list(collection.splits())
-        rule(bool(splits) and len(set(splits)) == len(splits), "`splits` lists at least one split, each once", splits)
+        rule(bool(splits) and len(set(splits)) == len(splits), "`splits` lists one or more splits, each once", splits)
         for split in splits:
             queries, judged = {query.query_id for query in collection.queries(split)}, list(collection.qrels(split))
             rule(bool(queries) and bool(judged), f"split {split} has queries and judgements")
@@ -100,7 +100,7 @@ class DatasetTests(PluginTests):
                 break
         splits = plugin.load().splits() if hints else []
         counts = all(split in splits and type(count) is int and count >= 0 for split, count in hints.items())
-        rule(counts, "`query_hint` maps splits to whole numbers", repr(hints))
+        rule(counts, "`query_hint` maps splits to whole numbers of queries", repr(hints))
         rule(type(hint) is int and hint >= 0, "`size_hint` returns a whole number, 0 if unknown", repr(hint))
         rule(spent <= self.seconds, f"hints take at most {self.seconds} s, without reading texts", f"{spent:.1f} s")
 
@@ -116,7 +116,7 @@ _NOUNS = ("river", "harbor", "bridge", "tower", "garden", "market", "castle", "m
 
 
 class WriterTests(PluginTests):
-    """Tests of a writer. Set `plugin`; `lookahead` is the number of documents it may read before its first answer."""
+    """Tests of a query writer. Set `plugin`; `lookahead`: number of documents it may read before its first answer."""
 
     lookahead: ClassVar[int] = LOOKAHEAD
 
@@ -138,7 +138,7 @@ class WriterTests(PluginTests):
         written = self._written(tmp_path, documents)
         ids = [each.document.doc_id for each in written]
         rule(ids == [each.doc_id for each in documents], "one Written for each document, in the same order", ids)
-        rule(not self._written(tmp_path, []), "no Written without documents")
+        rule(not self._written(tmp_path, []), "no Written is returned if there are no documents")
         rule(any(each.queries for each in written), "at least one document gets a query")
         texts = [text for each in written for text in each.queries]
         wrong = [text for text in texts if not isinstance(text, str) or not text.strip()]
@@ -163,7 +163,7 @@ class WriterTests(PluginTests):
 
 
 class MinerTests(PluginTests):
-    """Tests of a miner. Set `plugin`; `runs` are the labels of the ranked lists it reads, with its main list first.
+    """Tests of a miner. Set `plugin`; `runs` are the labels of the ranked lists it reads, its main list first.
 
     `lookahead` is the number of queries that the miner may read before its first answer. Override `candidates` for a
     miner that needs other lists.
@@ -173,7 +173,7 @@ class MinerTests(PluginTests):
     lookahead: ClassVar[int] = LOOKAHEAD
 
     def candidates(self) -> list[Candidates]:
-        """Return twelve queries with lists of 0 to 60 documents; some positives are at the top, some are missing."""
+        """Return twelve queries with ranked lists of 0 to 60 documents; some positives rank high, some are missing."""
         return [self._query(number) for number in range(12)]
 
     def _query(self, number: int) -> Candidates:
@@ -199,7 +199,7 @@ class MinerTests(PluginTests):
         rule(ids == [item.query_id for item in candidates], text, ids)
         same = all(list(a.positives) == list(b.positives) for a, b in zip(candidates, mined, strict=True))
         rule(same, "a query's positives are returned unchanged")
-        rule(not self._mine(tmp_path, []), "no Negatives without Candidates")
+        rule(not self._mine(tmp_path, []), "no Negatives are returned if there are no Candidates")
 
     def test_streams(self, tmp_path: Path) -> None:
         """Memory must not grow with the number of queries."""
@@ -301,7 +301,7 @@ class FilterTests(PluginTests):
     lookahead: ClassVar[int] = LOOKAHEAD
 
     def candidates(self) -> list[Candidates]:
-        """Return six queries, each with two lists of 0 to 20 documents, with or without its positive."""
+        """Return six queries, each with two ranked lists of 0 to 20 documents that may contain its positive."""
         return [self._query(number) for number in range(len(_QUERIES))]
 
     def _query(self, number: int) -> Candidates:
@@ -312,7 +312,7 @@ class FilterTests(PluginTests):
         return Candidates(f"q{number}", [f"d{number}"], hits, doc_ids)
 
     def texts(self, folder: Path) -> MiningTexts:
-        """Return the texts that a filter may read."""
+        """Return the texts that a filter may read, from a collection stored in `folder` by the first call."""
         stored = folder / "collection"
         if not stored.exists():
             tried: Any = SimpleNamespace(
@@ -334,7 +334,7 @@ class FilterTests(PluginTests):
         candidates = self.candidates()
         reasons = self._reasons(tmp_path, candidates)
         rule(len(reasons) == len(candidates), "one mapping for each Candidates, in the same order", len(reasons))
-        rule(not self._reasons(tmp_path, []), "no mapping without Candidates")
+        rule(not self._reasons(tmp_path, []), "no mapping is returned if there are no Candidates")
         words = {word for each in reasons for word in each.values()}
         rule(all(isinstance(word, str) and word for word in words), "a reason is a non-empty string", words)
 

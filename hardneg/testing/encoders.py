@@ -34,7 +34,7 @@ class EncoderTests(PluginTests):
     own_share: ClassVar[float] = 1.0
 
     def model(self, folder: Path) -> ModelSpec:
-        """Return the model as in a recipe; `folder` is private to the test."""
+        """Return the spec of the model to test, as set in a recipe; `folder` is private to the test."""
         return ModelSpec("tested")
 
     def others(self, folder: Path) -> Sequence[Any]:
@@ -51,11 +51,11 @@ class EncoderTests(PluginTests):
         return ["old river", "the blue harbor and a bridge", "engines"]
 
     def check_encoded(self, encoded: Any, form: str, count: int, dimension: int) -> None:
-        """Fail unless the encoding has `count` texts and the declared form."""
+        """Fail unless `encoded` has `count` texts, the declared `form`, the `dimension` and finite numbers."""
         forms.check_encoded(encoded, form, count, dimension)
 
     def alike(self, one: Any, other: Any, tolerance: float) -> bool:
-        """Return whether two encodings of the same texts differ by at most `tolerance`."""
+        """Return whether two encodings of the same texts are equal within `tolerance`, relative plus absolute."""
         return forms.alike(one, other, tolerance)
 
     def _opened(self, folder: Path, to_train: bool = False) -> Any:
@@ -136,7 +136,7 @@ class EncoderTests(PluginTests):
             encoder.encode_windows(parts(), "document", EncodeOptions(precision="fp32"), done.append)
         ):
             rule(start == 2 * number, "windows are in order, each with the number of its first text", start)
-            rule(len(taken) <= number + 3, "few windows are read ahead", len(taken))
+            rule(len(taken) <= number + 3, "at most two windows are read ahead", len(taken))
             encoded.append(part)
         rule(sum(done) == len(texts), "`advance` counts each text once", done)
         joined = np.concatenate(encoded) if isinstance(encoded[0], np.ndarray) else type(encoded[0]).join(encoded)
@@ -196,7 +196,7 @@ class EncoderTests(PluginTests):
         try:
             rows = encoder.rows(corpus, Segments(12, count=3), tmp_path, Silent(), World())
         except ModelError as error:
-            rule("segments" in str(error) and "\n" not in str(error), "segments are rejected in one line", error)
+            rule("segments" in str(error) and "\n" not in str(error), "the error names `segments` in one line", error)
             return
         rule(len(rows) > len(corpus), "long documents have several rows", len(rows))
         held = self._store(tmp_path, encoder, rows).encoded(np.arange(len(rows)))
@@ -213,7 +213,7 @@ class EncoderTests(PluginTests):
 
 
 class TrainableEncoderTests(EncoderTests):
-    """Tests of an encoder family that can be trained; the family must be installed with an entry point."""
+    """Tests of an encoder family that can be trained; an installed entry point must provide the family."""
 
     def test_it_learns_what_it_is_searched_by(self, tmp_path: Path) -> None:
         import torch

@@ -18,12 +18,12 @@ _DEPTH = 10
 
 
 class IndexTests(PluginTests):
-    """Tests of an index. Set `plugin`; set `exact = False` and the minimum `recall` at 10 if it may miss documents.
+    """Tests of an index. Set `plugin`; if it may miss documents, set `exact = False` and the minimum `recall` at 10.
 
-    A backend of `"texts"` is tested with English sentences (override `texts` and `queries` for another language). It
-    must find documents that share a rare word with a query, and no documents for a query of unknown words.
-    A backend of `"vectors"` is tested with `count` vectors of `dimension` numbers, normalised if the backend is not
-    exact. For other forms, override `documents`, `encoded_queries`, `write` and `plain_scores`.
+    A backend with the input `"texts"` is tested on English sentences (override `texts` and `queries` for another
+    language). It must find documents that share a rare word with a query, and none for a query of unknown words.
+    A backend with the input `"vectors"` is tested on `count` vectors of `dimension` numbers, normalised if it is not
+    exact. For other inputs, override `documents`, `encoded_queries`, `write` and `plain_scores`.
     """
 
     exact: ClassVar[bool] = True
@@ -32,11 +32,11 @@ class IndexTests(PluginTests):
     dimension: ClassVar[int] = 16
 
     def texts(self) -> list[str]:
-        """Return forty sentences, four equal sentences for each of ten topics."""
+        """Return forty sentences: one for each of ten topics, the whole list repeated four times."""
         return [f"people saw the {topic} again" for _ in range(4) for topic in _TOPICS]
 
     def queries(self) -> list[str]:
-        """Return queries; the first matches documents 2, 12, 22 and 32 equally, and the last matches no document."""
+        """Return queries: the first matches documents 2, 12, 22 and 32 equally, the last matches no document."""
         return ["violin", "copper harbor", "zzyzx"]
 
     def _built(self, folder: Path) -> tuple[Any, Path]:
@@ -57,11 +57,11 @@ class IndexTests(PluginTests):
         return plugin, path.rename(folder / "made")
 
     def documents(self, plugin: Any) -> Any:
-        """Return `count` encoded documents; an exact index gets integers, so that sums are exact."""
+        """Return `count` encoded documents of `dimension` numbers: integers for an exact index, so sums are exact."""
         return drawn_documents(self.count, self.dimension, self.exact)
 
     def encoded_queries(self, plugin: Any) -> Any:
-        """Return a few encoded queries, the first one nearest to document 3."""
+        """Return ten encoded queries, the first equal to document 3."""
         return drawn_queries(self.documents(plugin), self.exact)
 
     def write(self, folder: Path, documents: Any) -> Path:
@@ -69,7 +69,7 @@ class IndexTests(PluginTests):
         return write_encoded(folder, documents)
 
     def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:
-        """Return the score of each query with each document, float32 [Q, D]; -inf where it is not a hit."""
+        """Return the score of each query with each document, float32 [Q, D]; -inf where the document is not a hit."""
         scores: NDArray[np.float32] = queries @ documents.T
         return scores
 
@@ -136,7 +136,7 @@ class IndexTests(PluginTests):
             return
         scored = np.isfinite(self.plain_scores(queries, self.documents(plugin))).sum(1)
         counts = (hits.rows >= 0).sum(1)
-        rule(np.array_equal(counts, scored), "an exact index returns all documents with a score if k is large", counts)
+        rule(np.array_equal(counts, scored), "an exact index returns each document with a score if k is large", counts)
 
     def test_no_queries(self, tmp_path: Path) -> None:
         _, searcher, queries = self._opened(tmp_path)
@@ -182,20 +182,20 @@ _QUERIES = 9
 
 
 def drawn_documents(count: int, dimension: int, exact: bool) -> NDArray[np.float32]:
-    """Return `count` documents, some of them equal; an exact index gets integers, so that sums are exact."""
+    """Return float32 [count, dimension] with some equal rows: integers for an exact index, else normalised rows."""
     vectors = generator(3, "vectors").standard_normal((count, dimension)).astype(np.float32)
     vectors[count // 2 :: 7] = vectors[3]  # ties
     return np.round(vectors * 4) if exact else vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 def drawn_queries(documents: NDArray[np.float32], exact: bool) -> NDArray[np.float32]:
-    """Return a few queries, the first one nearest to document 3."""
+    """Return ten queries, float32 [10, dimension], the first equal to document 3; integers for an exact index."""
     draws = generator(4, "queries").standard_normal((_QUERIES, documents.shape[1])).astype(np.float32)
     return np.vstack([documents[3:4], np.round(draws) if exact else draws])
 
 
 def write_encoded(folder: Path, documents: NDArray[np.float32]) -> Path:
-    """Write documents as the stage `encode` does, with the ids `d0`, `d1` and so on."""
+    """Write documents as the stage `encode` does, with the ids `d0`, `d1`, ...; return the folder."""
     with FlatWriter(folder, documents.shape[1], len(documents)) as writer:
         writer.write(documents)
         writer.write_doc_ids(f"d{i}" for i in range(len(documents)))
@@ -204,7 +204,7 @@ def write_encoded(folder: Path, documents: NDArray[np.float32]) -> Path:
 
 
 def check_encoded(encoded: Encoded, form: str, count: int, dimension: int) -> None:
-    """Fail unless the encoding has `count` texts, the expected form, and finite numbers."""
+    """Fail unless `encoded` has `count` texts, the `form`, valid offsets, and finite float32 rows of `dimension`."""
     rule(len(encoded) == count, "each text is encoded once", f"{len(encoded)} for {count}")
     arrays = list(encoded.flat.values()) if isinstance(encoded, EncodedRows) else [encoded]
     plain = "vectors" if isinstance(encoded, np.ndarray) else form if form != "vectors" else "several vectors"
@@ -222,7 +222,7 @@ def check_encoded(encoded: Encoded, form: str, count: int, dimension: int) -> No
 
 
 def alike(one: Encoded, other: Encoded, tolerance: float) -> bool:
-    """Return whether two encodings of the same texts differ by at most `tolerance`."""
+    """Return whether two encodings have the same form and shape, and are equal within `tolerance`."""
     if isinstance(one, EncodedRows) and isinstance(other, EncodedRows):
         pairs = zip(one.flat.values(), other.flat.values(), strict=True)
         near = (np.allclose(mine, theirs, rtol=tolerance, atol=tolerance) for mine, theirs in pairs)

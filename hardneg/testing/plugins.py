@@ -24,23 +24,23 @@ from hardneg.stages import RecipeView, Sizes, StageSpec
 from hardneg.store import digest, plugin_identity
 
 LOOKAHEAD = 1024
-"""Default number of queries or requests that a plugin may read before its first answer."""
+"""Default number of queries, documents or requests that a plugin may read before its first answer."""
 TOLERANCE = 1e-4
-"""Default maximum difference between numbers that may differ in their last bits."""
+"""Default absolute and relative tolerance for numbers that may differ in their last bits."""
 
 HEAVY = ("torch", "transformers", "sentence_transformers", "faiss", "pyserini", "jnius", "ranx", "matplotlib")
 _Item = TypeVar("_Item")
 
 
 def rule(holds: bool, text: str, detail: object = "") -> None:
-    """Fail the test with the broken rule `text` unless `holds`."""
+    """Unless `holds`, fail the test with the broken rule `text` and the `detail` that was found."""
     __tracebackhide__ = True
     if not holds:
         raise AssertionError(f"broken rule: {text}" + (f"\n  found: {detail}" if str(detail) else ""))
 
 
 def lazily(items: Iterable[_Item], what: str, count: int) -> Iterator[_Item]:
-    """Yield the items that a plugin may read before its first answer, then fail."""
+    """Yield the items that a plugin may read before its first answer; fail the test if it asks for more."""
     yield from items
     rule(False, f"{what} are read lazily: at most {count} before the first answer")
 
@@ -64,7 +64,7 @@ def check_independent(
 
 
 def check_unchanged(candidates: Sequence[Candidates], use: Callable[[], object], text: str) -> None:
-    """Fail if `use` changes the scores in ranked lists."""
+    """Fail if `use` changes the scores in the ranked lists of the candidates."""
     before = [item.scores.copy() for query in candidates for item in query.hits.values()]
     use()
     after = [item.scores for query in candidates for item in query.hits.values()]
@@ -72,7 +72,7 @@ def check_unchanged(candidates: Sequence[Candidates], use: Callable[[], object],
 
 
 def check_light(module: str, text: str) -> None:
-    """Fail if importing a module, as plans do, loads a heavy package."""
+    """Fail if importing `module`, as planning a recipe does, loads a package of `HEAVY`."""
     program = f"import sys, {module}\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     rule(not done.stdout.strip(), text, done.stdout.strip())
@@ -150,13 +150,13 @@ class StageTests:
         return self.stage.model_validate(dict(self.mapping))
 
     def view(self) -> RecipeView:
-        """Return a recipe of this stage alone, without the stages it refers to."""
+        """Return a recipe with only this stage, without the stages it refers to."""
         spec, plugins = self.spec(), dict[tuple[str, str], Any]()
         for field, kind, setting in spec.plugins():
             try:
                 plugins[_NAME, field] = configure(kind, setting)
             except HardnegError as error:
-                rule(False, "the mapping has installed plugins and valid options", error)
+                rule(False, "the mapping uses installed plugins and valid options", error)
         return RecipeView(_NAME, {_NAME: spec}, plugins, ModelSpec("tested"))
 
     def test_is_a_frozen_model_with_a_version(self) -> None:

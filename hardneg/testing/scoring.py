@@ -29,7 +29,7 @@ class RerankerTests(PluginTests):
     lookahead: ClassVar[int] = LOOKAHEAD
 
     def requests(self) -> list[Request]:
-        """Return five queries with up to six documents of different lengths, one of them empty."""
+        """Return five queries with up to six documents each; one query has none, and one document is empty."""
         words = ["an", "old", "river", "ran", "past", "the", "quiet", "bridge", "and", "the", "blue", "harbor"]
         documents = [" ".join(words[i : i + 2 + 2 * (i % 5)]) for i in range(6)]
         return [
@@ -153,10 +153,10 @@ _OF_ROWS, _OF_COLUMNS = ("guide_query_query", "query_query"), ("guide_document_d
 
 
 class LossTests(PluginTests):
-    """Tests of a loss. Set `plugin`; its class lists the parts of a `ScoreBatch` that it requires in `needs`.
+    """Tests of a loss. Set `plugin`; its class lists in `needs` the optional parts of a `ScoreBatch` that it requires.
 
-    needs: further parts of the batch, only for the tests. scale: largest score in ordinary batches; the loss must be
-    differentiable up to it. stops_gradients: whether the loss treats some scores as constants, such as weights.
+    needs: further optional parts to include in the batch of these tests. scale: largest score in ordinary batches; the
+    loss must be differentiable up to it. stops_gradients: whether the loss treats some scores as constant weights.
     """
 
     needs: ClassVar[tuple[str, ...]] = ()
@@ -164,7 +164,7 @@ class LossTests(PluginTests):
     stops_gradients: ClassVar[bool] = False
 
     def batch(self) -> ScoreBatch:
-        """Return float64 scores of four queries with four positives and eight negatives; some cells are not valid.
+        """Return float64 scores [4, 12] of four queries for four positives, then eight negatives; some are not valid.
 
         A teacher has scored only each query's own documents; a guide has scored all pairs.
         """
@@ -188,7 +188,7 @@ class LossTests(PluginTests):
         scores = batch.scores.detach().clone().requires_grad_()
         value = self.make(folder)(replace(batch, scores=scores))
         rule(tuple(value.shape) == (), "a loss is a scalar", f"shape {tuple(value.shape)}")
-        rule(value.requires_grad, "a loss requires a gradient, even where it is zero")
+        rule(value.requires_grad, "a loss has `requires_grad` set, even if its gradient is zero")
         value.backward()
         gradient = scores.grad
         return value.detach(), scores.detach() * 0 if gradient is None else gradient
@@ -201,7 +201,7 @@ class LossTests(PluginTests):
     def test_a_scalar_that_learns(self, tmp_path: Path) -> None:
         value, gradient = self._learn(tmp_path, self.batch())
         rule(bool(value.isfinite()), "a loss is finite", value)
-        rule(bool(gradient.any()), "a batch with positives and negatives has a gradient")
+        rule(bool(gradient.any()), "a batch with positives and negatives has a non-zero gradient")
 
     def test_optional_parts_may_be_there(self, tmp_path: Path) -> None:
         import torch

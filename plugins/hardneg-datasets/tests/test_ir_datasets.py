@@ -94,7 +94,7 @@ def test_one_id_is_one_split(catalogue: dict[str, Fake]) -> None:
 
 
 def test_mistakes(catalogue: dict[str, Fake]) -> None:
-    with pytest.raises(DataError, match="ir-datasets:none: no such id in the installed ir_datasets"):
+    with pytest.raises(DataError, match="ir-datasets:none: unknown to the installed ir_datasets"):
         IrDatasets("none").load()
     with pytest.raises(DataError, match="test without queries or qrels"):
         IrDatasets("shelf", {"test": "shelf/eval"}).load()

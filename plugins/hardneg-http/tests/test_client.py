@@ -49,7 +49,7 @@ def test_vectors_come_in_the_order_of_the_texts(served):
 )
 def test_answers_that_are_wrong(served, change, told):
     served.change = change
-    with pytest.raises(ModelError, match="invalid response of /v1/embeddings ") as caught:
+    with pytest.raises(ModelError, match="invalid response from /v1/embeddings ") as caught:
         client(served).embed(["a", "b"])
     assert told in str(caught.value) and len(served.requests) == 1
 

@@ -122,7 +122,7 @@ def test_a_failure_ends_the_other_requests_soon(served: Served, monkeypatch: pyt
 def test_weights_that_have_changed_are_told(served: Served) -> None:
     opened(served)
     served.salt = "other weights"
-    with pytest.raises(ModelError, match=r"its weights have changed, .*; set another model\.revision"):
+    with pytest.raises(ModelError, match=r"so its weights have changed; set another model\.revision"):
         opened(served)
     opened(served, revision="2")
 
@@ -168,7 +168,7 @@ def test_options_that_are_wrong(options: dict[str, Any], told: str) -> None:
 
 
 def test_what_a_server_cannot_be_told(served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="the server decides on pooling, query_length; omit it"):
+    with pytest.raises(ModelError, match="the server decides on pooling, query_length; leave unset"):
         opened(served, pooling="cls", query_length=32)
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     with pytest.raises(ModelError, match="no API key; set the environment variable NO_SUCH_KEY"):
@@ -195,7 +195,7 @@ def test_vectors_that_are_all_zero_are_refused(served: Served) -> None:
 
     encoder = opened(served, {"cache": 0})
     served.change = zeros
-    with pytest.raises(ModelError, match="the vectors of 2 texts are all zero; check the server"):
+    with pytest.raises(ModelError, match="the vectors of 2 texts are all zeros; check the server"):
         encoder.encode(["a", "b"], "passage")
-    with pytest.raises(ModelError, match="the vector of a text is all zero; check the server"):
+    with pytest.raises(ModelError, match="the vector of a test sentence is all zeros; check the server"):
         opened(served, {"cache": 0})

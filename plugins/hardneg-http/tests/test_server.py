@@ -144,7 +144,7 @@ def test_an_answer_that_is_too_long(served: Echo) -> None:
 def test_nothing_is_asked_once_it_is_ended(served: Echo) -> None:
     ended = Event()
     ended.set()
-    with pytest.raises(ModelError, match="another request has failed"):
+    with pytest.raises(ModelError, match="another request failed"):
         asked(served.url).post("/echo", {}, 1, ended)
     assert served.requests == []
 

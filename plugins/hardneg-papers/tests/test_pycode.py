@@ -163,12 +163,12 @@ def test_what_is_left_out_is_counted(packages: tuple[str, str]) -> None:
         "test files": 2,
         "files that do not parse": 1,
         "docstrings with a duplicate name": 2,
-        "definitions with under 10 words of code": 2,
-        "definitions whose code is the same as another's": 2,
+        "definitions with fewer than 10 words of code": 2,
+        "definitions with the same code as another": 2,
         "docstrings that start with a heading, a directive or a signature": 2,
         "docstrings whose first sentence is not 3 to 40 words long": 2,
         "docstrings that repeat their first sentence": 2,
-        "sentences that describe passages of several groups, which stay": 2,
+        "ambiguous sentences (for passages of several groups, which stay)": 2,
         "passages above the cap of 10000": 0,
     }
 

@@ -90,7 +90,7 @@ def test_settings_the_collection_and_systems_that_differ_are_named(recipe: Path,
 def test_runs_that_cannot_be_compared_or_recorded_are_refused(recipe: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no bands of preset demo for device gpu \(available: cpu\)"):
         verify(str(recipe), run_folder(tmp_path / "gpu", [0.52], device="gpu"))
-    with pytest.raises(UsageError, match="run of preset demo, not minilm"):
+    with pytest.raises(UsageError, match="this run used preset demo, not minilm"):
         verify(str(recipe), run_folder(tmp_path / "again", [0.525]), "minilm")
     with pytest.raises(UsageError, match="at least 5 seeds"):
         record(str(recipe), run_folder(tmp_path / "one", [0.5, 0.6]))
@@ -116,7 +116,7 @@ def test_damaged_bands_are_told_in_a_line(recipe: Path, tmp_path: Path, text: st
 def test_metrics_of_other_settings_are_seen(recipe: Path, tmp_path: Path) -> None:
     keys = {"dataset": "d1", "scores": "new"}
     assert verify(str(recipe), run_folder(tmp_path / "same", [0.525], keys=keys, measured="new")).holds
-    told = "metrics.json: measured with other settings; run the recipe to its end"
+    told = "metrics.json: measured with other settings; run the recipe to completion"
     assert verify(str(recipe), run_folder(tmp_path / "old", [0.525], keys=keys, measured="old")).differences == [told]
 
 

@@ -1,10 +1,10 @@
-"""Kills an actor, Ray's own process of this machine, or the command, at random moments, and counts what was made.
+"""Kill an actor, a Ray process of this machine, or the command at random moments, and check the resumed stage.
 
     python kill_campaign.py --rounds 30
 
-Each round has three actors make 60 blocks, kills one process after a random time, and runs the same command again until
-it ends well. It must end with the right bytes, and with each block finished once. A block takes a fifth of a second; a
-second where Ray's process is killed, for its actors live on for a while and may not write then.
+In each round, three actors compute 60 blocks, one process is killed after a random time, and the same command is rerun
+until it succeeds. The bytes must be right, and each block must be finished once. A block takes a fifth of a second, or
+one second if Ray's process is killed, because its actors survive for a while and must not write then.
 """
 
 import argparse
@@ -34,19 +34,19 @@ VICTIMS = {"actor": "ray::BlockActor", "raylet": "raylet", "driver": ""}
 
 
 class Recorded(Silent):
-    """Prints what a run says."""
+    """Progress that prints the notes of a run."""
 
     def note(self, text: str) -> None:
         print(text, flush=True)
 
 
 def context(folder: Path, pause: float = 0.0) -> StageContext[Squares]:
-    """The stage's, in a folder."""
+    """Return the context of the stage `squares` in a folder."""
     return StageContext("squares", STAGE.model_copy(update={"pause": pause}), folder, {}, {}, Recorded(), "cpu")
 
 
 def work(folder: Path, pause: float) -> None:
-    """One run of the command."""
+    """Run the stage once on a local cluster, as the command does."""
     from hardneg_ray.engine import Ray
 
     print("begun", flush=True)
@@ -56,7 +56,7 @@ def work(folder: Path, pause: float) -> None:
 
 
 def victims(driver: psutil.Process, kind: str) -> Iterator[psutil.Process]:
-    """The processes of a kind below a command's own."""
+    """Yield the processes of a kind below the command's process, or that process itself."""
     if kind == "driver":
         yield driver
         return
@@ -68,12 +68,12 @@ def victims(driver: psutil.Process, kind: str) -> Iterator[psutil.Process]:
 
 
 def blocks_begun(folder: Path) -> bool:
-    """Whether any block is finished."""
+    """Return whether any block is finished."""
     return bool(context(folder).spec.make(context(folder)).finished())
 
 
 def killed_run(folder: Path, kind: str, draw: random.Random) -> str:
-    """Runs the command, kills one process at a random moment from the first block on; returns what was killed."""
+    """Run the command and kill one process at a random moment; return the kind that was killed, and any failure."""
     command = [sys.executable, __file__, "--work", str(folder), "--pause", str(PAUSES[kind])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as run:
         driver = psutil.Process(run.pid)
@@ -95,7 +95,7 @@ def killed_run(folder: Path, kind: str, draw: random.Random) -> str:
 
 
 def runs_until_done(folder: Path) -> int:
-    """Runs the command until it ends well; returns how often."""
+    """Rerun the command until it succeeds; return the number of runs. Raises SystemExit if they all fail."""
     for count in range(1, RUNS + 1):
         if (folder / "squares").exists():
             return count - 1
@@ -106,7 +106,7 @@ def runs_until_done(folder: Path) -> int:
 
 
 def check(folder: Path) -> int:
-    """Raises SystemExit where a block is lost, or bytes differ; returns the number of blocks."""
+    """Return the number of blocks. Raises SystemExit if a block is missing or the bytes differ."""
     blocks = STAGE.make(context(folder))
     if blocks.finished() != set(range(len(blocks.sizes))):
         raise SystemExit(f"{folder}: blocks lost: {blocks.finished()}")
@@ -116,7 +116,7 @@ def check(folder: Path) -> int:
 
 
 def main() -> None:
-    """Rounds of it; prints a line each, and what came out of them."""
+    """Run the rounds; print a line for each, and the totals as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)

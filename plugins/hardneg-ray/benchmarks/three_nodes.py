@@ -1,8 +1,8 @@
-"""A head and two machines of one core each, on this one: one is lost, another one joins, and each block is made.
+"""Check that a stage on a head and two one-core nodes finishes each block when a node joins and another is lost.
 
     python three_nodes.py
 
-The machines are Ray's own stand-ins: processes of this machine. `three_nodes.sh` has network namespaces.
+The nodes are simulated by Ray with processes of this machine. `three_nodes.sh` uses network namespaces.
 """
 
 import tempfile
@@ -22,14 +22,14 @@ NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
 
 
 class Recorded(Silent):
-    """Prints what a run says."""
+    """Progress that prints the notes of a run."""
 
     def note(self, text: str) -> None:
         print(text, flush=True)
 
 
 def change_machines(cluster: Cluster, lost: object, context: StageContext[Squares]) -> None:
-    """When a block is finished, one more machine joins; when ten more are finished, one is lost."""
+    """Add a node when a block is finished; remove the node `lost` when ten more are finished."""
     store = STAGE.make(context).store
     while not (done := len(store.finished())):
         time.sleep(0.1)
@@ -42,7 +42,7 @@ def change_machines(cluster: Cluster, lost: object, context: StageContext[Square
 
 
 def main() -> None:
-    """Prints what happened; an AssertionError where a block is lost or made twice."""
+    """Run the stage and print the events. Raises AssertionError if a block is missing or the bytes differ."""
     head = {"num_cpus": 0, "object_store_memory": 80_000_000, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     lost = cluster.add_node(**NODE)

@@ -24,7 +24,7 @@ class Cagra:
     Args:
         degree: number of links per vector; even, at least 8.
         intermediate: number of links per vector in the initial graph.
-        algorithm: how to build the initial graph: from inverted lists and codes, or by nearest-neighbour descent.
+        algorithm: how to build the initial graph: `ivf_pq`, from inverted lists and codes, or `nn_descent`.
         width: number of candidates kept during a search, at least the requested depth; stored in the index for CPUs.
         seed: random seed for sampling the vectors of the upper levels, where search on a CPU starts.
     """
@@ -46,7 +46,7 @@ class Cagra:
             raise errors.UsageError(f"cagra: width is {self.width}; it must be from 1 to 512")
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """Return the size of the vectors and links in bytes."""
+        """Return the size of the index in bytes: vectors, links and levels."""
         return vectors * (4 * dimension + 4 * self.degree + 4 + _LEVEL_BYTES)
 
     def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
@@ -65,7 +65,7 @@ class Cagra:
         return compression.save(as_faiss(graph, vectors, self.width, self.seed, progress), len(vectors), source, path)
 
     def open(self, path: Path, rows: protocols.RowLookup | None = None) -> "CagraSearcher":
-        """Open the index in folder `path`. Hits have vector rows, so `rows` is unused."""
+        """Open the index in folder `path`; hits are rows of vectors, so `rows` is unused."""
         return CagraSearcher.open_folder(path, self.width)
 
 
@@ -84,11 +84,11 @@ class CagraSearcher(compression.CompressedSearcher):
         """
         opened = compression.CompressedSearcher.open(path)
         if not isinstance(opened.index, compression.load_faiss().IndexHNSWFlat):
-            raise errors.ArtifactError(f"{path / 'index'}: not a graph index")
+            raise errors.ArtifactError(f"{path / 'index'}: not a graph index; rebuild it")
         return cls(path, opened.index, width=width)
 
     def using(self, options: "ExactOptions", progress: runtime.Progress | None) -> "CagraSearcher":
-        """Return a searcher on the GPU of `options`, or on the CPU without a GPU or cuVS."""
+        """Return a searcher on the GPU of `options`; if that is a CPU, or cuVS is not installed, on the CPU."""
         device = options.where
         there = device.type == "cuda" and find_spec("cuvs") is not None
         return replace(self, copy=GpuGraph(self.index, str(device), self.width) if there else None)

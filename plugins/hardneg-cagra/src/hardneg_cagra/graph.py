@@ -45,7 +45,7 @@ def as_faiss(
 
 
 def _small(index: Any, rows: NDArray[np.int64], links: int) -> Any:
-    """Return an HNSW graph of some vectors of the index, which does not depend on the number of threads."""
+    """Return an HNSW graph of the given vectors of an index; the graph does not depend on the number of threads."""
     faiss = compression.load_faiss()
     small = faiss.IndexHNSWFlat(index.d, links, faiss.METRIC_INNER_PRODUCT)
     with compression.threads(1):
@@ -88,7 +88,7 @@ def _link_upper(
 
 
 def links_of(index: Any) -> NDArray[np.uint32]:
-    """Return the graph on the lowest level of an index from `as_faiss`: uint32 [N, degree]."""
+    """Return the lowest level of an index from `as_faiss`: uint32 [N, degree], the rows that each row is linked to."""
     faiss, hnsw = compression.load_faiss(), index.hnsw
     starts, width = faiss.vector_to_array(hnsw.offsets).astype(np.int64), hnsw.nb_neighbors(0)
     links = faiss.rev_swig_ptr(hnsw.neighbors.data(), hnsw.neighbors.size())
@@ -156,9 +156,9 @@ class GpuGraph:
             return vectors, load_cagra().from_graph(links, vectors, metric="inner_product")
 
     def search(self, queries: NDArray[np.float32], depth: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return scores float32 and rows int64 [Q, depth]; for depths above 512, the search runs on the CPU.
+        """Return scores, float32 [Q, depth], and rows, int64 [Q, depth], -1 where there is no hit.
 
-        Scores are exact float32 inner products.
+        Scores are exact inner products. For depths above 512, the search runs on the CPU.
         """
         if depth > _MOST:
             scores, rows = self.index.search(queries, depth)

@@ -1,4 +1,4 @@
-"""A check for all mistakes of a collection in one pass, with 64-bit hashes of ids and texts; 100 bytes per document."""
+"""A check for mistakes in a collection, in one pass; 64-bit hashes of ids and texts take 100 bytes per document."""
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,13 +32,13 @@ Located = Sequence[tuple[int, Any]]
 def check(
     parts: Iterable[source_files.Part], progress: runtime.Progress | None = None, contents: Contents | None = None
 ) -> Iterator[Problem]:
-    """Stream the problems of a collection's parts; problems found only in the whole collection come last.
+    """Yield the problems of a collection's parts; problems that need the whole collection come last.
 
     Ids and texts are compared by 64-bit hashes: with 10 million, one collection in 400,000 has a false alarm.
 
     Args:
         parts: documents first, and queries before the judgements about them.
-        progress: reports the records of each part.
+        progress: reports the number of records read from each part.
         contents: updated with counts of the records; complete at the end of the stream.
     """
     checker = _Checker(Contents() if contents is None else contents)
@@ -237,7 +237,7 @@ class _Checker:
             before, now = rows["relevance"][first], rows["relevance"][again]
             location, earlier = rows["at"][again], self._place(int(rows["at"][first]))
             if before == now:
-                yield self._problem("repeated judgements", location, f"same as {earlier}", warning=True)
+                yield self._problem("repeated judgements", location, f"repeats {earlier}", warning=True)
             else:
                 reason = f"relevance {now}, but {before} at {earlier}"
                 yield self._problem("contradictory judgements", location, reason)
@@ -296,7 +296,7 @@ def _repeats(values: Hashes) -> Iterator[tuple[int, int]]:
 
 
 def _matches(first: Hashes, second: Hashes, lines: Hashes) -> Iterator[tuple[int, int]]:
-    """The positions of equal values: the first in `first`, and each in `second`, in the order of its lines."""
+    """Return the positions of equal values: the first in `first`, and each in `second`, in the order of its lines."""
     values, position = np.unique(first, return_index=True)
     shared = np.flatnonzero(np.isin(second, values))
     shared = shared[np.argsort(lines[shared], stable=True)]

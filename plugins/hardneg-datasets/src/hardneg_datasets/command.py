@@ -50,7 +50,7 @@ def fetch_dataset(
     name: str = typer.Argument(help="Dataset to download: msmarco-passage, msmarco-document or nq."),
     output: Path | None = typer.Option(None, "--output", "-o", help="Folder to write; default data/NAME."),
 ) -> None:
-    """Download a dataset's published files, resuming if interrupted, and check the size and digest of each.
+    """Download a dataset's published files, resuming if interrupted; verify each by digest or number of lines.
 
     Example: hardneg data fetch msmarco-passage
     """
@@ -70,7 +70,7 @@ def fetch_dataset(
 
 
 def _counted(problems: Iterable[Problem], limit: int) -> dict[str, Any]:
-    """The counts of problems by category, with the first `limit` of each."""
+    """Return the counts of problems by category, with the first `limit` of each."""
     counts, first = Counter[tuple[str, bool]](), defaultdict[tuple[str, bool], list[dict[str, Any]]](list)
     for problem in problems:
         key = problem.category, problem.warning

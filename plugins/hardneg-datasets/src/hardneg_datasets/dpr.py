@@ -1,4 +1,4 @@
-"""DPR's files for open-domain question answering: Wikipedia passages, and questions with answers and judgements."""
+"""A loader of DPR's question-answering files: Wikipedia passages, and questions with answers and judgements."""
 
 import ast
 import csv
@@ -35,7 +35,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Dpr:
-    """A folder with `psgs_w100.tsv` and questions such as `biencoder-nq-train.json` and `nq-test.qa.csv`.
+    """A folder with `psgs_w100.tsv` and question files such as `biencoder-nq-train.json` and `nq-test.qa.csv`.
 
     In a JSON file the positive passages with an id are the judgements (relevance 1); negatives are left out and
     counted. A `.qa.csv` file has questions and answers, but no judgements. If a split has both, the JSON file is read.
@@ -46,8 +46,8 @@ class Dpr:
     Args:
         source: the folder; each file plain or `.gz`.
         questions: the set of questions, such as nq or trivia, if the folder has several.
-        corpus: the passages: id, text and title, with a header line.
-        splits: the file in the folder by split; if empty, files are found by name.
+        corpus: the file of passages: id, text and title, with a header line.
+        splits: file names in the folder, by split; if empty, files are found by name.
     """
 
     source: str
@@ -58,7 +58,7 @@ class Dpr:
     known_by: ClassVar[tuple[str, ...]] = ("psgs_w100.tsv", "psgs_w100.tsv.gz")
 
     def load(self) -> "DprCollection":
-        """The collection, opened for streaming. Raises DataError if a file is missing."""
+        """Return the collection, opened for streaming. Raises DataError if a file is missing."""
         folder = Path(self.source).expanduser()
         passages = _file(folder, self.corpus)
         if self.splits:
@@ -68,13 +68,13 @@ class Dpr:
         return DprCollection.of(passages, {split: files[split] for split in source_files.order_splits(files)}, notes)
 
     def fingerprint(self) -> str:
-        """A digest of the files' bytes and their splits."""
+        """Return a digest of the files' bytes and their splits."""
         collection, root = self.load(), Path(self.source).expanduser()
         names = {split: path.relative_to(root).as_posix() for split, path in collection.questions.items()}
         return stores.digest(["dpr", self.version, names, collection.digest(root)])
 
     def size_hint(self) -> int:
-        """The approximate number of passages, from the first lines and the size of the file."""
+        """Return the approximate number of passages, from the first lines and the size of the file."""
         return text_lines.estimate_lines(_file(Path(self.source).expanduser(), self.corpus))
 
     def _find(self, folder: Path) -> tuple[dict[str, Path], list[tuple[str, Path]]]:
@@ -82,7 +82,7 @@ class Dpr:
         matches = [match for pattern in _FILES for match in map(pattern.fullmatch, names) if match]
         sets = sorted({match[1] for match in matches})
         if self.questions not in sets and (self.questions or len(sets) != 1):
-            there = ", ".join(sets) or "none, such as biencoder-nq-train.json"
+            there = ", ".join(sets) or "none (no file like biencoder-nq-train.json)"
             raise errors.DataError(f"{folder}: choose a set with `questions`; available: {there}")
         files: dict[str, Path] = {}
         unread: list[tuple[str, Path]] = []
@@ -122,14 +122,14 @@ class DprCollection(source_files.PartedCollection):
         )
 
     def answers(self, split: str) -> Iterator[records.Answers]:
-        """The answers to the questions of one split."""
+        """Yield the answers to each question of a split. Raises DataError at an unreadable question."""
         for number, (_, question) in enumerate(read_questions(self.questions[split])):
             if isinstance(question, errors.DataError):
                 raise question
             yield records.Answers(f"{split}-{number}", question.answers)
 
     def notes(self) -> Sequence[str]:
-        """The files not read, and the counts of passages left out."""
+        """Return a note for each file not read and, once judgements were read, for each kind of passage left out."""
         read = [(self.questions[split].name, counts) for split, counts in self.counts.items()]
         return [*self.left_out, *(f"{name}: {n} {what}" for name, counts in read for what, n in counts.items())]
 
@@ -142,7 +142,7 @@ def _queries(counts: object, split: str, path: Path) -> Iterator[tuple[int, sour
 def _judgements(
     counts: dict[str, Counter[str]], split: str, path: Path
 ) -> Iterator[tuple[int, source_files.Record | errors.DataError]]:
-    """Relevance 1 for each positive passage with an id; counts the others."""
+    """Yield relevance 1 for each positive passage with an id; count the others."""
     counts[split] = Counter()
     for number, (line, question) in enumerate(read_questions(path)):
         if not isinstance(question, errors.DataError):  # reported with the queries
@@ -158,7 +158,7 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def passage(path: Path, number: int, line: str) -> Document | None:
-    """The passage of one line: id, text and title between tabs, quoted as in CSV; None for the header."""
+    """Parse a line of id, text and title between tabs, quoted as in CSV; None for the header. Raises DataError."""
     cells = _cells(path, number, line)
     if number == 1 and cells == _HEADER:
         return None
@@ -170,7 +170,7 @@ def passage(path: Path, number: int, line: str) -> Document | None:
 def read_questions(path: Path) -> Iterator[tuple[int, Question | errors.DataError]]:
     """Yield numbered questions from a JSON array, JSON Lines, or lines of a question, a tab and a list of answers.
 
-    Errors take the place of unreadable questions; a JSON array is read only up to the first error.
+    An unreadable question yields its error instead; a JSON array is read only up to the first error.
     """
     if path.name.endswith((".json", ".json.gz")):
         try:

@@ -39,7 +39,7 @@ class Download:
 
     @property
     def bytes(self) -> int:
-        """The exact or approximate size."""
+        """The size in bytes: exact if known, else approximate."""
         return self.size or self.about
 
 
@@ -53,7 +53,7 @@ class Published:
 
 
 def published() -> Mapping[str, Published]:
-    """The datasets that can be downloaded, by name."""
+    """Return the datasets that can be downloaded, by name."""
     rows = json.loads(_TABLE.read_text(encoding="utf-8"))
     return TypeAdapter(dict[str, Published]).validate_python(
         {name: row for name, row in rows.items() if isinstance(row, dict)}
@@ -106,7 +106,7 @@ def fetch(download: Download, folder: Path, progress: runtime.Progress) -> bool:
     if count != download.lines:
         Path(path).unlink()
         raise errors.DataError(
-            f"{download.url}: expected {download.lines:,} lines, found {count:,}; the file was discarded"
+            f"{download.url}: expected {download.lines:,} lines, found {count:,}; the file was discarded, so retry"
         )
     return new or actions != ["fetch"]
 
@@ -146,7 +146,7 @@ def _unpack(download: Download, archive: Path) -> bool:
         with tarfile.open(archive) as tar:
             members = {Path(member.name).name: member for member in tar if member.isfile()}
             if lacking := [name for name in download.members if name not in members]:
-                raise errors.DataError(f"{archive}: the archive does not contain {', '.join(lacking)}")
+                raise errors.DataError(f"{archive}: does not contain {', '.join(lacking)}; delete it and retry")
             for name in download.members:
                 path, partial = archive.with_name(name), archive.with_name(f"{name}.partial")
                 if path.is_file() and path.stat().st_size == members[name].size:
@@ -156,5 +156,6 @@ def _unpack(download: Download, archive: Path) -> bool:
                 partial.rename(path)
                 new = True
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise errors.DataError(f"{archive}: cannot be extracted ({records.first_line(error)})") from error
+        reason = records.first_line(error)
+        raise errors.DataError(f"{archive}: cannot be extracted ({reason}); delete it and retry") from error
     return new

@@ -1,4 +1,4 @@
-"""Collections of the `ir_datasets` catalogue, by their ids."""
+"""A loader of collections in the `ir_datasets` catalogue, by id."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ class IrDatasets:
     version: ClassVar[int] = 2
 
     def load(self) -> source_files.PartedCollection:
-        """The collection, opened for streaming.
+        """Return the collection, opened for streaming.
 
         Raises DataError if the id is unknown or has no documents, or no split has queries and qrels.
         """
@@ -47,7 +47,7 @@ class IrDatasets:
         return source_files.PartedCollection([documents], queries, qrels)
 
     def fingerprint(self) -> str:
-        """A digest of the ids and of the catalogue's entries for their files, without downloading any.
+        """Return a digest of the ids and of the catalogue's entries for their files, without downloading any.
 
         For a dataset registered outside the catalogue, it is a digest of the content.
         """
@@ -62,16 +62,16 @@ class IrDatasets:
         return stores.digest(["ir-datasets", self.version, names, list(judged), content])
 
     def size_hint(self) -> int:
-        """The number of documents in the catalogue, 0 if unknown."""
+        """Return the number of documents in the catalogue, 0 if unknown."""
         with suppress(Exception):
             return int(_open(self.source).metadata()["docs"]["count"])
         return 0
 
     def _opened(self) -> tuple[Any, dict[str, tuple[str, Any]]]:
-        """The opened documents; and for each split the id of its queries and qrels, and the opened dataset."""
+        """Return the opened corpus and, for each split, the id of its queries and qrels with the opened dataset."""
         corpus, named = _open(self.source), dict(self.splits)
         if not corpus.has_docs():
-            raise errors.DataError(f"ir-datasets:{self.source}: no documents; use an id that has them")
+            raise errors.DataError(f"ir-datasets:{self.source}: has no documents; use an id that has some")
         if not named and _judged(corpus):
             named = {_SPLITS.get(self.source.rpartition("/")[2], "test"): self.source}
         elif not named:
@@ -98,7 +98,7 @@ def _open(name: str) -> Any:
         return ir_datasets.load(name)
     except KeyError as error:
         raise errors.DataError(
-            f"ir-datasets:{name}: no such id in the installed ir_datasets; run `ir_datasets list`"
+            f"ir-datasets:{name}: unknown to the installed ir_datasets; `ir_datasets list` lists all ids"
         ) from error
     except Exception as error:
         raise errors.DataError(f"ir-datasets:{name}: cannot be opened ({records.first_line(error)})") from error
@@ -122,7 +122,7 @@ def _judgement(where: str, number: int, item: Any) -> Iterator[Judgement]:
 
 
 def _catalogued(name: str) -> str:
-    """A digest of the catalogue's entry for an id's files; empty for an id that is not in the catalogue."""
+    """Return a digest of the catalogue's entry for an id's files; empty for an id that is not in the catalogue."""
     import ir_datasets
 
     top = name.partition("/")[0]

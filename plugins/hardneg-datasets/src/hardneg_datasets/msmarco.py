@@ -1,4 +1,4 @@
-"""MS MARCO's passages and documents in their tab-separated files, plain or `.gz`."""
+"""Loaders of MS MARCO's passages and documents from their tab-separated files, plain or `.gz`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ class MsMarcoPassage:
 
     Args:
         source: the folder; each file plain or `.gz`.
-        judged: whether to read queries and qrels; false reads only the passages, from a folder without qrels.
+        judged: whether to read queries and qrels; if false, only the passages are read, and no qrels are needed.
     """
 
     source: str
@@ -35,7 +35,7 @@ class MsMarcoPassage:
     known_by: ClassVar[tuple[str, ...]] = ("collection.tsv", "collection.tsv.gz")
 
     def load(self) -> source_files.PartedCollection:
-        """The collection, opened for streaming. Raises DataError if a file is missing."""
+        """Return the collection, opened for streaming. Raises DataError if a file is missing."""
         folder = Path(self.source).expanduser()
         corpus = text_lines.find_file(folder, "collection.tsv")
         if corpus is None:
@@ -53,11 +53,11 @@ class MsMarcoPassage:
         return replace(whole, queries_in=queries, qrels_in=qrels)
 
     def fingerprint(self) -> str:
-        """A digest of the files' bytes."""
+        """Return a digest of the files' bytes."""
         return stores.digest(["msmarco", self.version, self.load().digest(Path(self.source).expanduser())])
 
     def size_hint(self) -> int:
-        """The approximate number of passages, from the first lines and the size of the collection file."""
+        """Return the approximate number of passages, from the first lines and the size of the collection file."""
         return text_lines.estimate_lines(Path(self.load().documents_in[0].name))
 
 
@@ -88,19 +88,19 @@ class MsMarcoDocument:
     known_by: ClassVar[tuple[str, ...]] = (_CORPUS, f"{_CORPUS}.gz")
 
     def load(self) -> source_files.PartedCollection:
-        """The collection, opened for streaming. Raises DataError if a file is missing."""
+        """Return the collection, opened for streaming. Raises DataError if a file is missing."""
         corpus = self._corpus()
         return paired(corpus.parent, [source_files.line_part(corpus, partial(_document, self.url))], self.splits)
 
     def fingerprint(self) -> str:
-        """A digest of the files' bytes, their splits, and `url`."""
+        """Return a digest of the files' bytes, their splits, and `url`."""
         collection, root = self.load(), self._corpus().parent
         return stores.digest(
             ["msmarco-doc", self.version, self.url, list(collection.splits()), collection.digest(root)]
         )
 
     def size_hint(self) -> int:
-        """The approximate number of documents, from the first lines and the size of the corpus file."""
+        """Return the approximate number of documents, from the first lines and the size of the corpus file."""
         return text_lines.estimate_lines(self._corpus())
 
     def _corpus(self) -> Path:

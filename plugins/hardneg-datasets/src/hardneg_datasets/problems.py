@@ -18,7 +18,7 @@ _CATEGORIES = (
     ("JSON", "lines that are not JSON objects"),
 )
 _MOST = 100_000
-"""The most files of a folder to list."""
+"""The maximum number of files of a folder to list."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Problem:
 
 
 def unreadable(error: errors.DataError, file: str, line: int) -> Problem:
-    """Convert a reader's error to a problem; its line is the one in the error, else `line`."""
+    """Convert a reader's error to a problem, with the line named in the error, or else `line`."""
     match = re.match(rf"{re.escape(file)}(?::(\d+))?: ", str(error))
     reason = str(error)[match.end() :] if match else str(error)
     line = int(match[1]) if match and match[1] else line
@@ -67,11 +67,11 @@ class Contents:
     parts: list[str] = field(default_factory=list)
 
     def files(self) -> list[Path]:
-        """The distinct files among the parts."""
+        """Return the distinct parts that are files."""
         return [path for path in map(Path, dict.fromkeys(self.parts)) if path.is_file()]
 
     def not_read(self, folder: Path) -> list[Path]:
-        """The files in a folder that are not parts, except hidden files."""
+        """Return the files in a folder that are not parts, sorted, except hidden files."""
         read = {os.path.realpath(path) for path in self.files()}
         files = (path for path in folder.rglob("[!.]*") if path.is_file())
         shown = (path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))

@@ -1,4 +1,4 @@
-"""Collections in Pyserini's format: folders of JSON documents, with topics and qrels."""
+"""A loader of collections in Pyserini's format: folders of JSON documents, with topics and qrels."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ class Pyserini:
 
     Args:
         source: the folder of the topics, the qrels and the corpus; each file plain or `.gz`.
-        corpus: the corpus in `source`, a folder with subfolders or one file.
+        corpus: the path of the corpus in `source`: a file, or a folder, which is read with its subfolders.
         title_line: whether the first line of `contents` is the title.
         topic_field: the part of a `<top>` block to use as query: title, desc, narr, or any other tag.
         splits: topics and qrels by split, as file names in `source`; if empty, files are found by name.
@@ -38,7 +38,7 @@ class Pyserini:
     known_by: ClassVar[tuple[str, ...]] = ("qrels.*.txt", "qrels.*.tsv", "qrels.*.gz")
 
     def load(self) -> source_files.PartedCollection:
-        """The collection, opened for streaming. Raises DataError if a file is missing."""
+        """Return the collection, opened for streaming. Raises DataError if a file is missing."""
         folder = Path(self.source).expanduser()
         if not folder.is_dir():
             raise text_lines.no_folder(folder)
@@ -46,13 +46,13 @@ class Pyserini:
         return replace(judged, documents_in=[_documents_part(path, self.title_line) for path in self._corpus_files()])
 
     def fingerprint(self) -> str:
-        """A digest of the files' bytes, their splits, and the options."""
+        """Return a digest of the files' bytes, their splits, and the options."""
         collection, options = self.load(), [self.title_line, self.topic_field]
         content = collection.digest(Path(self.source).expanduser())
         return stores.digest(["pyserini", self.version, options, list(collection.splits()), content])
 
     def size_hint(self) -> int:
-        """The approximate number of documents, from the lines of the first file and the sizes of all."""
+        """Return the approximate number of documents, from the lines of the first file and the sizes of all."""
         paths = self._corpus_files()
         first = max(paths[0].stat().st_size, 1)
         return text_lines.estimate_lines(paths[0]) * sum(path.stat().st_size for path in paths) // first

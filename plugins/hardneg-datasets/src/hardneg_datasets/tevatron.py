@@ -1,4 +1,4 @@
-"""Tevatron's tables on the Hugging Face hub, or in local folders of the same layout."""
+"""A loader of Tevatron's tables on the Hugging Face hub, or in local folders of the same layout."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,7 +34,7 @@ class Tevatron(hub_tables.TableLoader):
     extra: ClassVar[str] = "hub"
 
     def load(self) -> "TevatronCollection":
-        """The collection, opened for streaming. Raises DataError if a table cannot be reached."""
+        """Return the collection, opened for streaming. Raises DataError if a table cannot be reached."""
         documents, rows = hub_tables.row_part(*self.corpus_rows(), _document), self.tables()[1]
         splits = hub_tables.open_table(rows)
         return TevatronCollection.of(
@@ -42,13 +42,13 @@ class Tevatron(hub_tables.TableLoader):
         )
 
     def fingerprint(self) -> str:
-        """A digest of the local files or the hub's commits, and of the tables' names."""
+        """Return a digest of the local files or the hub's commits, and of the tables' names."""
         tables = self.tables()
         layout = [[table.config, table.split] for table in tables]
         return stores.digest(["tevatron", self.version, [hub_tables.table_digest(table) for table in tables], layout])
 
     def tables(self) -> tuple[hub_tables.HubTable, hub_tables.HubTable]:
-        """The tables of the corpus and of the rows."""
+        """Return the table of the corpus and the table of queries with their passages."""
         corpus = self.corpus
         if corpus.repo is None:
             corpus = replace(corpus, repo=f"{self.source.rstrip('/')}-corpus")
@@ -64,7 +64,7 @@ class TevatronCollection(source_files.PartedCollection):
 
     @classmethod
     def of(cls, title: str, documents: source_files.Part, rows: Mapping[str, Any]) -> "TevatronCollection":
-        """The collection of a corpus, and of rows by split; `title` names them in errors."""
+        """Return the collection of a corpus and of rows by split; `title` is the name of the rows in errors."""
         negatives = dict.fromkeys(rows, 0)
         opened = {split: (title, partial(iter, table)) for split, table in rows.items()}
         queries = {split: hub_tables.row_part(*table, _query, split) for split, table in opened.items()}
@@ -75,7 +75,7 @@ class TevatronCollection(source_files.PartedCollection):
         return cls([documents], queries, judged, [], True, rows=rows, negatives=negatives)
 
     def answers(self, split: str) -> Iterator[records.Answers]:
-        """The answers to the queries of one split, possibly none."""
+        """Yield the answers to each query of a split, possibly none. Raises DataError at other values."""
         where = self.queries_in[split].name
         for number, row in hub_tables.numbered_rows(where, self.rows[split]):
             answers = row.get("answers") or ()
@@ -84,7 +84,7 @@ class TevatronCollection(source_files.PartedCollection):
             yield records.Answers(hub_tables.id_cell(where, number, row, "query_id"), tuple(answers))
 
     def notes(self) -> Sequence[str]:
-        """The numbers of negatives in the rows."""
+        """Return a note with the number of negatives left out, for each split whose judgements were read."""
         words = "negatives left out: a collection has only positives"
         found = [(part.name, split, self.negatives[split]) for split, part in self.queries_in.items()]
         return [f"{title} {split}: {count} {words}" for title, split, count in found if count]
@@ -104,7 +104,7 @@ def _query(where: str, number: int, row: dict[str, Any]) -> Iterator[Query]:
 def _judgements(
     negatives: dict[str, int], split: str, where: str, number: int, row: dict[str, Any]
 ) -> Iterator[Judgement]:
-    """Relevance 1 for each positive passage; counts the negative ones."""
+    """Yield relevance 1 for each positive passage; count the negative ones."""
     before = negatives[split] if number > 1 else 0  # a table may be read again
     negatives[split] = before + len(row.get("negative_passages") or ())
     query_id, passages = hub_tables.id_cell(where, number, row, "query_id"), row.get("positive_passages")

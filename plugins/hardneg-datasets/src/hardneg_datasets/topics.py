@@ -20,7 +20,7 @@ _BLOCK = re.compile(r"<\s*top(?:ic)?\b.*?(?:(</\s*top(?:ic)?\s*>)|(?=<\s*top(?:i
 
 
 def topics_part(path: Path, split: str | None = None, field: str = "title") -> source_files.Part:
-    """The queries of a topic file, plain or gzip; its format is detected.
+    """Return the queries of a topic file, plain or gzip, to be read as a part; its format is detected.
 
     Args:
         path: `<top>` blocks with `<num>` and `<title>`, or `<topic>` elements of XML; lines of an id, a tab and a text;
@@ -91,7 +91,7 @@ _QRELS = (
 def paired(
     folder: Path, documents: Sequence[source_files.Part], named: Mapping[str, tuple[str, str]], field: str = "title"
 ) -> source_files.PartedCollection:
-    """A collection of documents and of the splits that have both topics and qrels in a folder.
+    """Return a collection of documents, with the splits that have both topics and qrels in a folder.
 
     Args:
         folder: the folder of topics and qrels; files without a counterpart are noted.

@@ -8,11 +8,11 @@ from pydantic import Field
 from hardneg.plugin import Analysis, AnalysisInputs, Runs, Table, errors
 
 _RELEVANT = "(relevant)"
-"""The label of the row of relevant documents, which no run may have."""
+"""The label of the row of relevant documents; no run may have this label."""
 
 
 class Lengths(Analysis):
-    """Show the length in words of the top documents of runs, and of the relevant documents.
+    """Show the mean length, in words, of each run's top documents and of the relevant documents.
 
     Retrievers may prefer short or long documents, regardless of their content.
 
@@ -29,7 +29,7 @@ class Lengths(Analysis):
     depth: int = Field(10, gt=0, description="The number of top documents to measure.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return mean words, and numbers of documents with and without text, for runs and relevant documents."""
+        """Return, for each run and the relevant documents, mean words and counts of documents with and without text."""
         doc_ids_of = {
             label: [doc_id for ranked in run.values() for doc_id in ranked.doc_ids[: self.depth]]
             for label, run in inputs.runs("runs", self.runs).items()

@@ -21,7 +21,7 @@ _SEARCHED = fields.Reference(
 
 
 class Pool(stages.StageSpec):
-    """Pools unjudged top documents of runs for manual judgement.
+    """Pools the unjudged top documents of several runs for manual judgement.
 
     Source: Harman, Overview of the First Text REtrieval Conference (TREC-1, 1992), on pooling.
 
@@ -38,14 +38,14 @@ class Pool(stages.StageSpec):
     depth: int = Field(default=10, gt=0)
 
     def problems(self, recipe: stages.RecipeView) -> Iterator[str]:
-        """Yield runs of another split, which has other judgements."""
+        """Yield a problem for each run that searched another split, which has other queries and judgements."""
         for label, name in self.runs.items():
             other = getattr(recipe.stages.get(name), "split", self.split)
             if other != self.split:
                 yield f"runs.{label}: {name!r} searches split {other}, not {self.split}; use a run of the same split"
 
     def estimate(self, sizes: stages.Sizes) -> stages.Row:
-        """Estimate the size, assuming 400 bytes per document, and that half of each further list is shared."""
+        """Estimate the table's size at 400 bytes per document, if half of each list after the first is new."""
         count = sizes.queries(self.split)
         lines = count * self.depth * (len(self.runs) + 1) // 2
         return stages.Row(count, "queries", disk=lines * 400)
@@ -60,7 +60,7 @@ class Pool(stages.StageSpec):
         return [tables.Section("Documents to judge", [Table(("pool", *_COUNTED), rows)], _EXPLAINED)]
 
     def make(self, context: "stages.StageContext[Pool]") -> stages.Facts:
-        """Write one line per query and document, sorted by id so that the order does not reveal ranks."""
+        """Write a line per query and unjudged document, sorted by id to hide ranks; return the counts."""
         collection = StoredCollection.open(context.inputs["dataset"].folder)
         paths = {label: source.folder / layout.RUN for label, source in context.inputs_of("runs").items()}
         queries, qrels = collection.queries(self.split), collection.qrels(self.split)
@@ -77,7 +77,7 @@ class Pool(stages.StageSpec):
 
 
 def pool(lists: Mapping[str, RankedList], depth: int) -> dict[str, list[str]]:
-    """Return the ids of the first `depth` documents of all lists, each with the labels of the runs that rank it."""
+    """Return, by id in ascending order, the first `depth` documents of each list, with the labels of their runs."""
     runs_of: dict[str, list[str]] = {}
     for label, ranked in lists.items():
         for doc_id in ranked.doc_ids[:depth]:

@@ -12,13 +12,13 @@ from hardneg.plugin import Candidates, Negatives
 class SemiHard:
     """Selects documents that score below the query's best positive, within a margin.
 
-    A query whose list has no positive gets no negatives.
+    If a query's list contains no positive, the query gets no negatives.
 
     Source: Schroff et al., FaceNet: A Unified Embedding for Face Recognition and Clustering (CVPR 2015), Eq. 4, with
     scores instead of distances.
 
     Args:
-        margin: maximum difference from the positive's score.
+        margin: maximum difference from the score of the best positive.
         count: maximum number of documents to keep, highest scores first.
     """
 

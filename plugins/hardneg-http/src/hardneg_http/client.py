@@ -22,14 +22,14 @@ class EmbeddingClient(ModelServer):
     """A thread-safe client of one embedding server."""
 
     def embed(self, texts: Sequence[str], ended: Event | None = None) -> Vector:
-        """Embed texts: float32 [n, d]; no attempt starts once `ended` is set.
+        """Return the vectors of texts, float32 [n, d]; no attempt starts once `ended` is set.
 
         Raises ModelError if the server refuses, responds in another format, or misses the deadline.
         """
         content = self.post("/embeddings", {"input": list(texts)}, _BASE + len(texts) * _A_TEXT, ended)
         vectors = vectors_of(content, len(texts))
         if isinstance(vectors, str):
-            raise self.error(f"invalid response of /v1/embeddings ({vectors})")
+            raise self.error(f"invalid response from /v1/embeddings ({vectors})")
         return vectors
 
 
@@ -63,12 +63,12 @@ _log = logging.getLogger(__name__)
 
 
 def text_key(text: str) -> bytes:
-    """The key of a text: a hash of 32 bytes."""
+    """Return the cache key of a text, a hash of 32 bytes."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 
 class VectorCache:
-    """A cache file of float32 vectors by text; file errors are logged, and only cause more requests.
+    """A file that caches float32 vectors by text hash; its errors are logged and cost only additional requests.
 
     Several processes and threads may share a file, and a killed process leaves it intact.
     """
@@ -88,7 +88,7 @@ class VectorCache:
             self._give_up(error)
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Vector]:
-        """The cached vectors, float32 [d], by key."""
+        """Return the cached vectors, float32 [d] each, by key; keys that are not cached are omitted."""
         cached: dict[bytes, Vector] = {}
         with self._lock:
             for start in range(0, len(keys), _AT_ONCE):
@@ -99,7 +99,7 @@ class VectorCache:
         return cached
 
     def keep(self, vectors: Mapping[bytes, Vector]) -> None:
-        """Add vectors, all or none; delete the oldest ones if the file is too large."""
+        """Add all vectors in one transaction; delete the oldest ones if the file is too large."""
         with self._lock:
             if self._file is None:
                 return
@@ -112,7 +112,7 @@ class VectorCache:
                 self._give_up(error)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file; later calls find and keep nothing."""
         with self._lock:
             if self._file is not None:
                 self._file.close()

@@ -49,7 +49,7 @@ class HttpEncoder:
 
     @property
     def dimension(self) -> int:
-        """The dimension of the vectors."""
+        """Dimension of the returned vectors, after any truncation to `truncate_dim`."""
         return min(self._dimension, self.spec.truncate_dim or self._dimension)
 
     def encode(
@@ -59,7 +59,7 @@ class HttpEncoder:
         options: encoding.EncodeOptions = _DEFAULTS,
         progress: runtime.Progress = _SILENT,
     ) -> Vector:
-        """The vectors of texts: float32 [n, dimension]. Raises ModelError if the server fails."""
+        """Return the vectors of texts, float32 [n, dimension]. Raises ModelError if the server fails."""
         starts = range(0, len(texts), options.window)
         windows = ((start, texts[start : start + options.window]) for start in starts)
         vectors = np.empty((len(texts), self.dimension), np.float32)
@@ -76,7 +76,7 @@ class HttpEncoder:
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> Iterator[tuple[int, Vector]]:
-        """Yield the number of the first text and the vectors, float32 [n, dimension], of each window."""
+        """Yield, for each window, the number of its first text and its vectors, float32 [n, dimension]."""
         for start, texts in windows:
             whole = (self.spec.prompt(side) + text for text in texts)
             sent = [text[: self._family.characters] or " " for text in whole]
@@ -87,13 +87,13 @@ class HttpEncoder:
     def rows(
         self, corpus: Corpus, cut: Segments | None, folder: Path, progress: runtime.Progress, here: runtime.World
     ) -> encoding.StoredRows:
-        """The documents. Raises ModelError for segments, because only the server knows its tokens."""
+        """Return `corpus`, one row per document. Raises ModelError for `cut`, as only the server has a tokenizer."""
         if cut is not None:
             raise errors.ModelError(f"model {self.spec.name!r}: a served model cannot segment documents; omit segments")
         return corpus
 
     def writer(self, folder: Path, rows: encoding.StoredRows) -> encoding.StoreWriter:
-        """A writer of a flat index."""
+        """Return a writer of vectors to a flat index in `folder`."""
         return encoders.Representation().writer(folder, rows, self.dimension)
 
     def _finished(self, vectors: Vector) -> Vector:
@@ -109,17 +109,17 @@ class HttpEncoder:
         key = text_key(f"probe\0{_PROBE}")
         answer = self._client.embed([_PROBE])[0]
         if not answer.any():
-            raise self._error("the vector of a text is all zero; check the server")
+            raise self._error("the vector of a test sentence is all zeros; check the server")
         known = {} if self._cache is None else self._cache.find([key])
         if self._cache is not None and key not in known:
             self._cache.keep({key: answer})
         elif key in known and not _alike(known[key], answer):
-            problem = "its weights have changed, since its vectors differ from those cached on this machine"
+            problem = "its vectors differ from those cached on this machine, so its weights have changed"
             raise self._error(f"{problem}; set another model.revision")
         return len(answer)
 
     def _vectors(self, sent: Sequence[str], advance: Callable[[int], None]) -> dict[str, Vector]:
-        """The server's vectors by text, float32 [d]; each distinct text is requested once, sorted by length."""
+        """Return vectors by text, float32 [d] each, cached or requested once per distinct text, longest texts first."""
         counts = Counter(sent)
         keys = {text: text_key(text) for text in counts}
         known = {} if self._cache is None else self._cache.find(list(keys.values()))
@@ -134,14 +134,14 @@ class HttpEncoder:
         if other := next((vector for vector in vectors_of.values() if len(vector) != self._dimension), None):
             raise self._error(f"a vector has dimension {len(other)}, but the first had {self._dimension}")
         if len(vectors_of) > 1 and not any(vector.any() for vector in vectors_of.values()):
-            raise self._error(f"the vectors of {len(vectors_of)} texts are all zero; check the server")
+            raise self._error(f"the vectors of {len(vectors_of)} texts are all zeros; check the server")
         return vectors_of
 
     def _error(self, problem: str) -> errors.ModelError:
         return errors.ModelError(f"model {self.spec.name!r} at {self._family.url}: {problem}")
 
     def _embedded(self, texts: Sequence[str]) -> Iterator[tuple[Sequence[str], Vector]]:
-        """Batches of texts with their vectors, in order of arrival, from concurrent requests."""
+        """Yield batches of texts with their vectors, float32 [n, d], from concurrent requests as they are answered."""
         pool, ended = ThreadPoolExecutor(self._family.in_flight), Event()
         try:
             waiting = {pool.submit(self._client.embed, batch, ended): batch for batch in self._batches(texts)}

@@ -57,14 +57,14 @@ class Http:
             raise ValueError(f"cache: must be at least 0, not {self.cache}")
 
     def full(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
-        """The complete spec; by default without prompts, and with cosine similarity.
+        """Return the complete spec; by default without prompts, and with cosine similarity.
 
         Raises ModelError for fields that only the server can set.
         """
         spec = model.spec
         plain = model_specs.ModelSpec(spec.name)
         if given := [name for name in _LEFT_TO_SERVER if getattr(spec, name) != getattr(plain, name)]:
-            raise errors.ModelError(f"model {spec.name!r}: the server decides on {', '.join(given)}; omit it")
+            raise errors.ModelError(f"model {spec.name!r}: the server decides on {', '.join(given)}; leave unset")
         own = {field.name: getattr(spec, field.name) for field in fields(model_specs.ModelSpec)}
         own_prompts = {f"{side}_prompt": getattr(spec, f"{side}_prompt") or "" for side in ("query", "document")}
         lengths = {name: getattr(model_specs.FullSpec, name) for name in ("query_length", "document_length")}
@@ -74,7 +74,7 @@ class Http:
         )
 
     def digest(self, model: resolving.ResolvedModel) -> str:
-        """A digest of the model's name, its revision and the options that change vectors, without asking the server.
+        """Return a digest of the model's name, revision and options that change vectors, without asking the server.
 
         The last digits of a vector differ between responses of one server, so vectors cannot identify a model. Set
         another `revision` when the server's weights change under the same name.
@@ -84,11 +84,11 @@ class Http:
         return stores.digest(["http", self.version, *self.content(full), *parts])
 
     def content(self, spec: model_specs.ModelSpec) -> list[object]:
-        """The values that a text's vector depends on, besides the text."""
+        """Return the values, other than the text, that determine what the server returns for a text."""
         return [spec.name, spec.revision, self.dimensions, self.characters]
 
     def look_up(self, model: resolving.ResolvedModel) -> records.Lookup:
-        """Check that the server answers. Raises ModelError if it does not, or the key's variable is empty."""
+        """Check that the server answers. Raises ModelError if it does not, or has no or a rejected API key."""
         client = self.client(model.full)
         try:
             client.reach()
@@ -97,7 +97,7 @@ class Http:
         return records.Lookup(note=f"served at {self.url}")
 
     def client(self, spec: model_specs.ModelSpec) -> "EmbeddingClient":
-        """A client of the server. Raises ModelError if the variable has no key."""
+        """Return a client of the server. Raises ModelError if the environment variable in `key` is not set."""
         from hardneg_http.client import EmbeddingClient
 
         parameters: dict[str, object] = {"model": spec.name, "encoding_format": "float"}

@@ -1,4 +1,4 @@
-"""Requests to a model server: retried while that may help, until a deadline; the API key is never shown."""
+"""Requests to a model server, retried until a deadline if that may help; the API key is never shown."""
 
 import json
 import logging
@@ -35,7 +35,7 @@ class _Passing(Exception):
 
 
 def check_address(url: str, example: str) -> None:
-    """Check that a string is the address of a server and contains no secret.
+    """Check that `url` is the address of a server and contains no secret; `example` is shown in errors.
 
     Raises ValueError: it is not an http or https URL, or has a user, a key or a query string.
     """
@@ -50,7 +50,7 @@ def check_address(url: str, example: str) -> None:
 
 
 def key_of(model: str, variable: str | None) -> str | None:
-    """Return the API key in an environment variable, or None without a variable.
+    """Return the API key in an environment variable, or None if `variable` is None; `model` is named in errors.
 
     Raises ModelError: the variable is not set, or cannot be sent as a header.
     """
@@ -105,10 +105,10 @@ class ModelServer:
                 level, self._warned = logging.INFO if self._warned else logging.WARNING, True
                 _log.log(level, "%s: %s; retrying in %.1f s", self.url, self.without_key(str(error)), pause)
                 ended.wait(pause)
-        raise self.error("another request has failed")
+        raise self.error("cancelled, because another request failed")
 
     def reach(self) -> None:
-        """Request the list of models. Raises ModelError if nothing answers, or the key is rejected."""
+        """Request the list of models. Raises ModelError if the server does not answer, or rejects the key."""
         try:
             soon = min(_SOON, self._timeout)
             status = _within(soon, partial(self._http.get, f"{self.url}/models", timeout=soon)).status_code
@@ -126,7 +126,7 @@ class ModelServer:
         return errors.ModelError(f"model {self.said['model']!r} at {self.url}: {self.without_key(reason)}")
 
     def without_key(self, text: str) -> str:
-        """Return a text without the key, which a server may repeat."""
+        """Return `text` with the API key replaced by `(the key)`, because servers may repeat it."""
         return text.replace(self._key, "(the key)") if self._key else text
 
     def _attempt(self, path: str, body: Mapping[str, Any], mebibytes: int, left: float, end: float) -> bytes:

@@ -14,8 +14,8 @@ class ServedModel(ABC):
     """A served model: its requests, answers and faults.
 
     path: the path of the URL. requests, keys: the requests and their `Authorization`, in order. fault: called with a
-    request's number and handler; it may answer with the handler's `reply` and then returns True. pause: seconds before
-    each answer. together: the first answers wait for this number of concurrent requests.
+    request's number, from 0, and handler; to answer instead of the model, call the handler's `reply` and return True.
+    pause: seconds before each answer. together: the first answers wait for this number of concurrent requests.
     """
 
     path: ClassVar[str]
@@ -45,7 +45,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.reply(200, {"data": []})
 
     def do_POST(self) -> None:
-        """Reply with the model's answer, or the fault."""
+        """Record the request; reply with the model's answer or its fault, or 404 for another path."""
         served, request = self.served, json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with served.changed:
             number = len(served.requests)

@@ -38,7 +38,7 @@ def mteb_model(
     Raises:
         ModelError: there is no such model.
         RecipeError: the index or the settings have mistakes.
-        UsageError: the index is neither a name nor a dict with a name, or is not built from vectors.
+        UsageError: `index` is neither a name nor a dict with a name, or `model` is already an index.
     """
     if not isinstance(model, str | Path) or not str(model):
         raise hp.errors.ModelError(
@@ -71,7 +71,7 @@ class TaskSearcher:
 
     @property
     def mteb_model_meta(self) -> Any:
-        """mteb's `ModelMeta`."""
+        """The system's metadata as mteb's `ModelMeta`; see `TaskSystem.meta`."""
         return self.system.meta
 
     def index(self, corpus: Any, *, task_metadata: Any, **_: Any) -> None:
@@ -97,12 +97,12 @@ class TaskSearcher:
         top_ranked: Mapping[str, Sequence[str]] | None = None,
         **_: Any,
     ) -> dict[str, dict[str, float]]:
-        """Return the best `top_k` documents of each query with scores, from the corpus or from `top_ranked`.
+        """Return the scores of each query's best `top_k` documents by id, from the corpus or from `top_ranked`.
 
         Args:
             queries: a `datasets.Dataset` with `id`, `text` and optionally `instruction`.
             task_metadata: mteb's `TaskMetadata`.
-            top_ranked: document ids by query, as passed by reranking tasks.
+            top_ranked: document ids by query id, passed by reranking tasks.
 
         Raises:
             UsageError: no corpus was indexed, or `top_ranked` is passed to an index of texts.

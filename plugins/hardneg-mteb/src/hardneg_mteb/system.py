@@ -27,7 +27,7 @@ _TYPES = {"vectors": "dense", "weights": "sparse", "token-vectors": "late-intera
 
 
 def task_texts(rows: Any, task_metadata: Any, side: hp.model_specs.Side) -> Sequence[str]:
-    """Return the text of each row: a document's title and text, or a query's text and instruction.
+    """Return the text of each row as mteb joins it: a document's title and text, or a query and its instruction.
 
     Args:
         rows: a `datasets.Dataset` of a task's corpus or queries.
@@ -56,11 +56,11 @@ class TaskTexts:
     version: ClassVar[int] = 1
 
     def load(self) -> "TaskTexts":
-        """Return the corpus as a collection."""
+        """Return this object, which is also the collection."""
         return self
 
     def fingerprint(self) -> str:
-        """Return a digest of each text's length in bytes and its bytes."""
+        """Return a digest of all texts in order, including the length of each in bytes."""
         state = hashlib.blake2b(digest_size=16)
         for document in self.documents():
             encoded = document.text.encode("utf-8", "surrogatepass")
@@ -112,7 +112,7 @@ class TaskSystem:
     def named(
         cls, name: str, index: hp.records.PluginSetting | None = None, settings: tuple[str, ...] = ()
     ) -> "TaskSystem":
-        """Return the system of a model, or of an index of texts such as bm25, which has no settings."""
+        """Return the system of a model, or of an index of texts such as bm25, for which settings are ignored."""
         points = entry_points(group="hardneg.indexes", name=name)
         if points and not Path(name).exists() and next(iter(points)).load().input == "texts":
             return cls(None, hp.records.PluginSetting(name))

@@ -1,7 +1,6 @@
-"""ADORE (Zhan et al., SIGIR 2021) on STAR and on its baselines, and these without ADORE: Table 2, Figure 5.
+"""Recipes for ADORE (Zhan et al., SIGIR 2021) on STAR and other models, and for these alone: Table 2, Figure 5.
 
-Demos learn from docstrings with all-MiniLM-L6-v2, without a network; the presets `paper` use MS MARCO and RoBERTa-base
-and need a GPU.
+Demos train all-MiniLM-L6-v2 on docstrings, offline; the presets `paper` train RoBERTa-base on MS MARCO, on a GPU.
 """
 
 from collections.abc import Callable
@@ -17,7 +16,7 @@ _MARKS = {"*": list(BASELINES.values()), "‡": [f"ADORE+{label}" for label in B
 
 
 def adoring(start: str, paper: bool, loss: Tree | None = None) -> Tree:
-    """Return the options for training ADORE on a model; the loss is LambdaLoss by default."""
+    """Return `loss`, `options` and validation for ADORE on the model `start`; the default loss is LambdaLoss."""
     options: Tree = {
         "max_steps": 100,
         "batch_size": 32,
@@ -38,13 +37,13 @@ def adoring(start: str, paper: bool, loss: Tree | None = None) -> Tree:
 def adore(
     book: Book, start: str, paper: bool, label: str = "ADORE", loss: Tree | None = None, table: str = "scores"
 ) -> None:
-    """Add ADORE, or another training of the query encoder, on a model and its index."""
+    """Add a query encoder trained by ADORE, or with another loss, from the model `start` on its index."""
     own = {"model": start, "index": f"{start}-index", **adoring(start, paper, loss)}
     book.system(f"{label.lower()}-{start}", f"{label}+{STARTS[start]}", "train-queries", table=table, **own)
 
 
 def adore_on(start: str, preset: str) -> Book:
-    """Add ADORE on one of the baselines."""
+    """Return a book with a baseline, and ADORE on top of it."""
     paper, label = preset == "paper", BASELINES[start]
     book = starts.passages(f"ADORE on {label}, passages", preset)
     _ADD[start](book, paper)
@@ -70,7 +69,7 @@ def _row(start: str, what: str, expected: str, on_top: str) -> tuple[Recipe, Rec
 
     said = """{}
 
-    `hardneg recipe run {}-passage`: minutes. Source: Zhan et al., SIGIR 2021, sections {}.
+    `hardneg recipe run {}-passage` takes minutes. Source: Zhan et al., SIGIR 2021, sections {}.
     Expected from the paper preset: MRR@10 {}, R@100 {} on the dev queries (the paper's Table 2; not run by us)."""
     alone.__doc__ = said.format(f"{label}: {what}.", start, "7.2.2 and 7.3", *expected.split())
     trains = "trains the query encoder on what it retrieves at each step, on a fixed index."
@@ -90,7 +89,7 @@ bm25_neg_passage, adore_bm25_neg_passage = _row(
 
 
 def star_adore_table2(preset: DemoOrPaper = "demo") -> Tree:
-    """The rows of Table 2 of the STAR and ADORE paper in one run: four ways to train, and ADORE on top of each.
+    """Table 2 of the STAR and ADORE paper in one run: four training methods, and ADORE on top of each.
 
       hardneg recipe run star-adore-table2 --set dataset=beir:path/to/folder    half an hour on two cores
 
@@ -105,9 +104,9 @@ def star_adore_table2(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def star_adore_trec_dl(preset: DemoOrPaper = "demo") -> Tree:
-    """The rows of Table 2 of the STAR and ADORE paper on the queries of TREC 2019 DL.
+    """Table 2 of the STAR and ADORE paper on the queries of TREC 2019 DL.
 
-      hardneg recipe run star-adore-trec-dl --preset paper   its demo is the same as of star-adore-table2
+      hardneg recipe run star-adore-trec-dl --preset paper   its demo is the same as for star-adore-table2
 
     Source: Zhan et al., SIGIR 2021, Table 2, columns TREC DL Passage. The rows of ANCE are in adore-ance-passage.
     Expected from the paper preset (not run by us), NDCG@10 and R@100 (grade 1 or higher): BM25 .506 and .453, In-Batch
@@ -121,7 +120,7 @@ def star_adore_trec_dl(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def searched_on_dl(book: Book, metrics: list[str], **options: object) -> None:
-    """Also search with every system for the queries of TREC 2019 DL, with results in a separate table."""
+    """Also search the queries of TREC 2019 DL with every system, and evaluate them in the table `dl-scores`."""
     # Lucene's own parameters, as in the track's baseline; those tuned on MS MARCO serve training and the dev queries.
     book.add("bm25-dl-index", "index", backend={"name": "bm25", "k1": 0.9, "b": 0.4})
     book.add("bm25-dl", "search", index="bm25-dl-index", split="test")
@@ -132,7 +131,7 @@ def searched_on_dl(book: Book, metrics: list[str], **options: object) -> None:
 
 
 def on_documents_dl(book: Book) -> None:
-    """Add the columns of Table 2 for documents: the dev queries and the queries of TREC 2019 DL."""
+    """Set up the document columns of Table 2: BM25's parameters, dev metrics, and the queries of TREC 2019 DL."""
     book.change("bm25-index", backend={"k1": 3.44, "b": 0.87})  # Anserini's, tuned on MS MARCO documents
     book.change("scores", metrics=["mrr@100", "recall@100"])
     searched_on_dl(book, ["ndcg@10", "recall@100"])
@@ -178,13 +177,13 @@ def _table2(book: Book, preset: str) -> Tree:
 
 
 def adore_ablation_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """The contribution of ADORE's parts: dynamic hard negatives only (RankNet), and with LambdaLoss.
+    """The contribution of each part of ADORE: dynamic hard negatives alone (RankNet), and with LambdaLoss.
 
       hardneg recipe run adore-ablation-passage --set dataset=beir:path/to/folder    forty minutes on two cores
 
     Source: Zhan et al., SIGIR 2021, section 8.3.3, Figure 5. Expected from the paper preset, MRR@10 on the dev queries
     (not run by us): dynamic negatives bring most of the gain; the loss adds to it for Rand Neg, but not for STAR.
-    After star-adore-table2, the store has all rows except RankNet.
+    After star-adore-table2, only the RankNet rows still have to be trained.
     """
     paper = preset == "paper"
     book = _all_starts("What the parts of ADORE bring", preset)
@@ -204,9 +203,9 @@ def adore_ablation_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def adore_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
-    """Table 2 of the STAR and ADORE paper on documents, without STAR: three ways to train, and ADORE on each.
+    """Table 2 of the STAR and ADORE paper on documents, without STAR: three training methods, and ADORE on each.
 
-      hardneg recipe run adore-baselines-document       docstrings read to 256 tokens; an hour
+      hardneg recipe run adore-baselines-document       docstrings of up to 256 tokens; an hour
 
     Source: Zhan et al., SIGIR 2021, Table 2 and Figure 6. The other rows on documents: star-document,
     adore-star-document, ance-document, adore-ance-document. The demo trains all rows. In the paper preset, the three
@@ -245,11 +244,11 @@ def adore_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
 def adore_star_document(preset: DemoOrPaper = "demo") -> Tree:
     """ADORE on STAR for documents, with MRR@10 as the metric of the loss, as in the paper.
 
-      hardneg recipe run adore-star-document            docstrings read to 256 tokens; ten minutes
+      hardneg recipe run adore-star-document            docstrings of up to 256 tokens; ten minutes
 
-    Source: Zhan et al., SIGIR 2021, sections 6.2 and 7.3. It uses STAR for passages: run `star-passage --preset
-    paper` first. Expected from the paper preset: MRR@100 .405, R@100 .919 on the dev queries, NDCG@10 .628, R@100 .317
-    on the queries of TREC 2019 DL (the paper's Table 2; not run by us).
+    Source: Zhan et al., SIGIR 2021, sections 6.2 and 7.3. The paper preset starts from STAR for passages: run
+    `star-passage --preset paper` first. Expected from it: MRR@100 .405, R@100 .919 on the dev queries, NDCG@10 .628,
+    R@100 .317 on the queries of TREC 2019 DL (the paper's Table 2; not run by us).
     """
     title, paper = "ADORE on STAR, documents", preset == "paper"
     if paper:
@@ -273,8 +272,8 @@ def adore_star_document(preset: DemoOrPaper = "demo") -> Tree:
 def bm25_document(preset: DemoOrPaper = "demo") -> Tree:
     """BM25 on documents in the setting of STAR and ADORE: the dev queries and the queries of TREC 2019 DL.
 
-    `hardneg recipe run bm25-document`: minutes. Source: Zhan et al., SIGIR 2021, section 7 and Table 2. Recipes that
-    extend it have the columns of that table for documents. Expected from the paper preset (not run by us): MRR@100
+    `hardneg recipe run bm25-document` takes minutes. Source: Zhan et al., SIGIR 2021, section 7 and Table 2. Recipes
+    that extend it inherit the document columns of that table. Expected from the paper preset (not run by us): MRR@100
     .279, R@100 .807 on the dev queries; NDCG@10 .519, R@100 .395 on TREC 2019 DL, with the default parameters of
     Lucene.
     """

@@ -1,7 +1,6 @@
-"""ANCE (Xiong et al., ICLR 2021) and the baselines of its Table 1, on passages.
+"""Recipes for ANCE (Xiong et al., ICLR 2021) and the baselines of its Table 1, on passages.
 
-Demos learn from docstrings with all-MiniLM-L6-v2, without a network; the presets `paper` use MS MARCO and RoBERTa-base
-and need GPUs.
+Demos train all-MiniLM-L6-v2 on docstrings, offline; the presets `paper` train RoBERTa-base on MS MARCO, on GPUs.
 """
 
 from collections.abc import Callable
@@ -21,7 +20,7 @@ _MINERS: Tree = {
 
 
 def setting(title: str, preset: str, start: str = "") -> Book:
-    """Set up ANCE's evaluation: every system searches all texts and reranks BM25's top 100.
+    """Return a book with ANCE's evaluation: every system searches all texts and reranks BM25's top 100.
 
     The paper uses the queries of TREC 2019 DL in addition to the dev queries. start: the folder of a trained model
     to start from, for the preset `paper`.
@@ -52,7 +51,7 @@ def setting(title: str, preset: str, start: str = "") -> Book:
 
 
 def ranked(title: str, preset: str, *systems: str) -> Book:
-    """Return a book of systems on passages, in ANCE's setting."""
+    """Return a book with the given systems on passages, in ANCE's setting; for their names, see `add_system`."""
     book = setting(title, preset)
     for system in systems:
         add_system(book, preset, system)
@@ -60,7 +59,7 @@ def ranked(title: str, preset: str, *systems: str) -> Book:
 
 
 def add_system(book: Book, preset: str, system: str, **options: Any) -> None:
-    """Add a system by its name: ANCE, a baseline, or one after the warm-up on BM25's negatives, added before it."""
+    """Add `ance`, a system of `BASELINES`, or one of `WARM`, which continues from BM25 Neg if it was added first."""
     if system == "ance":
         add_refreshed(book, preset)
         if preset == "paper":
@@ -90,7 +89,7 @@ def add_system(book: Book, preset: str, system: str, **options: Any) -> None:
 
 
 def _goes_on(book: Book, preset: str) -> Tree:
-    """Return the start of trainings after a warm-up: BM25 Neg, or a warmed-up initial model."""
+    """Return the model, validation and options for training after a warm-up: from BM25 Neg, or from the start model."""
     warm = "ance-bm25-neg" if "ance-bm25-neg" in book.stages else "start"
     if preset == "demo":
         return {"model": warm, "options": {}}
@@ -101,7 +100,7 @@ def _goes_on(book: Book, preset: str) -> Tree:
 
 
 def add_refreshed(book: Book, preset: str) -> None:
-    """Add the negatives of ANCE's first steps, from the top of the warmed-up model, and ANCE's default options."""
+    """Add negatives for ANCE's first steps, from the warmed-up model's top 200, and set ANCE's default options."""
     own = _goes_on(book, preset)
     first = book.mined("ance-first", "ance-bm25-neg-index", miner={"name": "sampled", "depth": 200, "count": 20})
     if own["model"] == "start":
@@ -117,12 +116,12 @@ def add_refreshed(book: Book, preset: str) -> None:
 
 
 def compare(book: Book, *baselines: str) -> None:
-    """Set the baselines of the tests; in the preset `paper`, of the tests on dev queries."""
+    """Set the baselines of the significance tests; in the preset `paper`, only of those on dev queries."""
     book.change("dev-scores" if "dev-scores" in book.stages else "scores", baselines=[*baselines])
 
 
 def rows_last(book: Book, *labels: str) -> None:
-    """Move rows to the end of the two tables of the paper."""
+    """Move the rows with these labels, in this order, to the end of the tables `scores` and `dev-scores`."""
     for table in ("scores", "dev-scores"):
         runs = book.stages[table]["runs"]
         last = {label: runs[label] for label in labels if label in runs}
@@ -132,10 +131,10 @@ def rows_last(book: Book, *labels: str) -> None:
 def ance_bm25_passage(preset: DemoOrPaper = "demo") -> Tree:
     """BM25 and the initial model in ANCE's setting: ranking all passages, and reranking BM25's top 100.
 
-    `hardneg recipe run ance-bm25-passage`: two minutes. Source: Xiong et al., Approximate Nearest Neighbor Negative
-    Contrastive Learning for Dense Text Retrieval, ICLR 2021, section 5 and Table 1.
-    Expected from the paper preset (the paper's Table 1; not run by us): BM25 NDCG@10 .506 on the TREC 2019 DL queries;
-    MRR@10 .240, R@1k .814 on the dev queries. Its .506 uses the default parameters of Lucene, k1 .9 and b .4.
+    `hardneg recipe run ance-bm25-passage` takes two minutes. Source: Xiong et al., Approximate Nearest Neighbor
+    Negative Contrastive Learning for Dense Text Retrieval, ICLR 2021, section 5 and Table 1. Expected from the paper
+    preset (the paper's Table 1; not run by us): BM25 NDCG@10 .506 on the TREC 2019 DL queries; MRR@10 .240, R@1k .814
+    on the dev queries. Its .506 uses the default parameters of Lucene, k1 .9 and b .4.
     """
     book = ranked("BM25 and the start model in ANCE's setting", preset)
     book.stages.pop("start-dev", None)
@@ -152,7 +151,7 @@ def _baseline(system: str, what: str, expected: str) -> Callable[[DemoOrPaper], 
 
     recipe.__doc__ = """{} of the ANCE paper: {}.
 
-    `hardneg recipe run ance-{}-passage`: minutes. Source: see ance-bm25-passage.
+    `hardneg recipe run ance-{}-passage` takes minutes. Source: see ance-bm25-passage.
     Expected from the paper preset (Table 1; not run by us): NDCG@10 {}, reranking {}; dev MRR@10 {}, R@1k {}.
     """.format(label, what, system, *expected.split())
     return recipe
@@ -179,8 +178,8 @@ def ance_table1(preset: DemoOrPaper = "demo") -> Tree:
     Source: Xiong et al., ICLR 2021, section 5 and Table 1. Expected from the paper preset, NDCG@10 on the TREC 2019 DL
     queries, in retrieval / reranking BM25's top 100 (not run by us): Rand Neg .552 / .605, NCE Neg .539 / .602, BM25
     Neg .591 / .664, BM25+Rand Neg .600 / .653; after a warm-up on BM25's negatives Rand Neg .576 / .609, NCE Neg .571 /
-    .608, BM25+Rand Neg .591 / .648; ANCE .648 / .677. Signs: better than BM25 (*), than each baseline without a warm-up
-    (†), than each with a warm-up (‡), all in retrieval.
+    .608, BM25+Rand Neg .591 / .648; ANCE .648 / .677. Signs: significantly better in retrieval than BM25 (*), than each
+    baseline without a warm-up (†), than each with a warm-up (‡).
     """
     book = ranked("ANCE, Table 1 on passages", preset, *BASELINES, *WARM, "ance")
     marks = {"*": ["BM25"], "†": [*BASELINES.values()], "‡": [*WARM.values()]}
@@ -190,11 +189,11 @@ def ance_table1(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_rates_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """ANCE by learning rate, depth of negatives and refreshes, with the paper's values.
+    """ANCE at several learning rates, depths of negatives and refresh intervals, with the paper's values.
 
-    `hardneg recipe run ance-rates-passage`: an hour. Source: Xiong et al., ICLR 2021, section A.4 and Table 7; first
-    version, Table 5. Expected from the paper preset, MRR@10 on the dev queries in the order of its rows (not run by
-    us): .33, .31, .29, .303, .302. A failed setting often diverges early; the report shows the losses.
+    `hardneg recipe run ance-rates-passage` takes an hour. Source: Xiong et al., ICLR 2021, section A.4 and Table 7;
+    first version, Table 5. Expected from the paper preset, MRR@10 on the dev queries in the order of its rows (not run
+    by us): .33, .31, .29, .303, .302. A failed setting often diverges early; the report shows the losses.
     """
     book = ranked("ANCE's rates, depths and refreshes on passages", preset, "bm25-neg", "ance")
     paper: Tree = {
@@ -210,7 +209,7 @@ def ance_rates_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def add_rates(book: Book, preset: str, paper: Tree) -> None:
-    """Add ANCE by learning rate, depth of negatives and steps between refreshes, with values of the paper or a demo."""
+    """Add ANCE with four settings of learning rate, negative depth and refresh interval: `paper`, or a demo's."""
     demo: Tree = {
         "base, top 50, every 50": (5e-5, 50, 50),
         "base, top 200, every 25": (5e-5, 200, 25),
@@ -231,11 +230,11 @@ def add_rates(book: Book, preset: str, paper: Tree) -> None:
 def ance_splade(preset: DemoOrPaper = "demo") -> Tree:
     """ANCE for learned sparse retrieval: SPLADE on negatives from its own top 200, re-mined during training.
 
-    `hardneg recipe run ance-splade`: half an hour on two cores; `--preset paper` uses DistilBERT. It needs `pip install
-    ./plugins/hardneg-sparse`. all-MiniLM-L6-v2 has no masked-language-model head, so a new one is built from
-    its embeddings. The row "as shipped" is this model before any training.
-    Source: Xiong et al., ANCE, ICLR 2021, sections 4 and 5, for the negatives; Formal et al., SPLADE v2, arXiv
-    2109.10086, section 4, for the model. Expected from the paper preset: no paper reports the combination.
+    `hardneg recipe run ance-splade` takes half an hour on two cores; `--preset paper` uses DistilBERT. It needs `pip
+    install ./plugins/hardneg-sparse`. all-MiniLM-L6-v2 has no masked-language-model head, so a new one is built from
+    its embeddings. The row "as shipped" is this model before any training. Source: Xiong et al., ANCE, ICLR 2021,
+    sections 4 and 5, for the negatives; Formal et al., SPLADE v2, arXiv 2109.10086, section 4, for the model. Expected
+    from the paper preset: no paper reports the combination.
     """
     flops: Tree = {"name": "flops", "query_weight": 0.001, "document_weight": 0.001}
     own: Tree = {}
@@ -264,8 +263,8 @@ def ance_splade(preset: DemoOrPaper = "demo") -> Tree:
 def adore_ance_passage(preset: DemoOrPaper = "demo") -> Tree:
     """ADORE on ANCE, which trains the query encoder on what it retrieves in each step; compared with ANCE and RankNet.
 
-    `hardneg recipe run adore-ance-passage`: half an hour. Source: Zhan et al., SIGIR 2021, Tables 1, 2 and 4, Figure 5:
-    the rows of ANCE, which the other recipes omit, as ANCE reads queries of 64 and passages of 512 tokens.
+    `hardneg recipe run adore-ance-passage` takes half an hour. Source: Zhan et al., SIGIR 2021, Tables 1, 2 and 4,
+    Figure 5: the rows of ANCE, which the other recipes omit, as ANCE reads queries of 64 and passages of 512 tokens.
     Expected from the paper preset (the paper's Table 2; not run by us): MRR@10 and R@100 on the dev queries ANCE .338
     and .862, ADORE+ANCE .341 and .866; NDCG@10 on the TREC 2019 DL queries .654 and .675. Table 4: ANCE takes 645 hours
     on 4 GPUs, ADORE 4.
@@ -280,7 +279,7 @@ def adore_ance_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def add_adore(book: Book, preset: str, label: str = "ADORE", loss: Tree | None = None, report: bool = True) -> None:
-    """Add ADORE, or another training of the query encoder, on ANCE's model and index."""
+    """Add a query encoder trained by ADORE, or with another loss, from ANCE's model on its index."""
     own = {"model": "ance", "index": "ance-index", **adoring("ance", preset == "paper", loss)}
     if preset == "paper":
         own["validation_run"] = "ance-dev"
@@ -290,7 +289,7 @@ def add_adore(book: Book, preset: str, label: str = "ADORE", loss: Tree | None =
 
 
 def add_behind(book: Book, preset: str) -> None:
-    """Add the analyses of the rows of ADORE on ANCE: errors and costs."""
+    """Add analyses of pairwise errors and training costs for ADORE on ANCE."""
     warm = [] if book.stages["ance"]["model"] == "start" else ["ance-bm25-neg-train"]
     start = "ance-bm25-neg-index" if warm else "start-index"
     analysis = {

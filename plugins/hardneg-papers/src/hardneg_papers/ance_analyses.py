@@ -1,4 +1,4 @@
-"""Recipes for the analyses in the figures and appendices of ANCE, and in its first version."""
+"""Recipes for the analyses in the figures and appendices of the ANCE paper, and of its first version."""
 
 from hardneg_papers.ance import RANDOM, add_refreshed, ranked, rows_last
 from hardneg_papers.book import Book, DemoOrPaper, Tree, deep
@@ -11,11 +11,11 @@ def ance_analyses(preset: DemoOrPaper = "demo") -> Tree:
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR
     2021, Figures 3, 4 and 5, Tables 3, 6, 8 and 9. Expected (the paper's figures on MS MARCO, not run by us): gradients
-    of random and in-batch negatives near zero, and of ANCE's larger by orders of magnitude; 15 % of BM25's negatives
-    retrieved in testing, and of ANCE's 63 % at the beginning and 100 % at the end; overlap with BM25 at most 25 %;
+    near zero for random and in-batch negatives, and larger by orders of magnitude for ANCE's; 15% of BM25's negatives
+    retrieved in testing, but 63% of ANCE's at the beginning and 100% at the end; overlap with BM25 at most 25%;
     fluctuations of the dev metric with a low refresh rate or a high learning rate. In the demo, only positives are
-    judged, so unjudged documents say little. For Figure 5 (loss and a metric by step), the training curves in the
-    report and `history.jsonl` use the dev queries, ranked in a pool of BM25 Neg's top 50.
+    judged, so the share of unjudged documents says little. For Figure 5 (loss and a metric by step), the training
+    curves in the report and `history.jsonl` use the dev queries, ranked in a pool of BM25 Neg's top 50.
     """
     book = ranked("What lies behind ANCE", preset, "bm25-neg", "warm-rand-neg", "warm-nce-neg", "ance")
     paper = preset == "paper"
@@ -67,10 +67,10 @@ def _add_variants(book: Book, paper: bool) -> Tree:
 def ance_coverage(preset: DemoOrPaper = "demo") -> Tree:
     """Coverage of the judgements of TREC 2019 DL: recall@1000, unjudged documents, and the overlap with BM25.
 
-    `hardneg recipe run ance-coverage`: half an hour. Source: Xiong et al., ICLR 2021, section A.2 and Table 6; first
-    version, Table 4. On documents: ance-document, ance-maxp-document and ance-baselines-document.
-    Expected from the paper preset (not run by us), R@1K (grade 1 or higher), holes in the top 10, overlap: BM25
-    .685, 5.9 %, 100 %; BM25 Neg .569, 25.8 %, 11.9 %; BM25+Rand Neg .662, 20.2 %, 16.4 %; ANCE .661, 14.8 %, 17.4 %.
+    `hardneg recipe run ance-coverage` takes half an hour. Source: Xiong et al., ICLR 2021, section A.2 and Table 6;
+    first version, Table 4. On documents: ance-document, ance-maxp-document and ance-baselines-document. Expected from
+    the paper preset (not run by us), R@1K (grade 1 or higher), holes in the top 10, overlap: BM25 .685, 5.9%, 100%;
+    BM25 Neg .569, 25.8%, 11.9%; BM25+Rand Neg .662, 20.2%, 16.4%; ANCE .661, 14.8%, 17.4%.
     """
     book = ranked("What TREC 2019 DL's judgements cover", preset, "bm25-rand-neg", "bm25-neg", "ance")
     labels = {"BM25 Neg": "ance-bm25-neg", "BM25+Rand Neg": "ance-bm25-rand-neg", "ANCE": "ance"}
@@ -92,11 +92,11 @@ def ance_coverage(preset: DemoOrPaper = "demo") -> Tree:
 def ance_overlap(preset: DemoOrPaper = "demo") -> Tree:
     """The share of training negatives that the model retrieves in testing, for BM25's, random and ANCE's negatives.
 
-    `hardneg recipe run ance-overlap`: an hour on two cores. Source: Xiong et al., first version of ANCE, section 5.3
-    and Figure 3, which also uses dev queries.
-    Expected: at most 20 % of BM25's, almost no random ones; ANCE's rise towards 100 % (docs/results/more-recipes.md).
-    The model of each step is trained from scratch up to that step; it is the last model, not the best so far. ANCE
-    trains on the top documents of the model of the previous refresh, and switches to a new refresh one step later.
+    `hardneg recipe run ance-overlap` takes an hour on two cores. Source: Xiong et al., first version of ANCE, section
+    5.3 and Figure 3, which also uses dev queries. Expected: at most 20% of BM25's, almost no random ones; ANCE's rise
+    towards 100% (docs/results/more-recipes.md). For each step, a model is trained from scratch up to that step; it is
+    the last model, not the best so far. ANCE trains on the top documents of the model of the previous refresh, and
+    switches to a new refresh one step later.
     """
     book = ranked("Overlap of training and testing negatives", preset, "bm25-neg")
     add_refreshed(book, preset)
@@ -140,17 +140,17 @@ def ance_overlap(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def _add_top(book: Book, name: str, **run: str) -> str:
-    """Mine the top 100 of the dev queries."""
+    """Mine the top 100 of a run for the dev queries; return the name of the negatives."""
     return book.add(name, "mine", split="dev", runs=run, miner={"name": "topk", "depth": 100})
 
 
 def ance_projections(preset: DemoOrPaper = "demo") -> Tree:
     """Projections of queries with relevant passages and each kind of negative, and of queries that ANCE wins and loses.
 
-    `hardneg recipe run ance-projections`: twenty minutes, with `pip install "hardneg[analysis]"`. Source: Xiong et al.,
-    ICLR 2021, Figures 1, 6 and 7; first version, Figures 1, 5 and 6.
-    Expected (not run by us): BM25's and random negatives are far from the negatives of dense retrieval; passages form
-    separate groups for won queries, and mix for lost ones.
+    `hardneg recipe run ance-projections` takes twenty minutes and needs `pip install "hardneg[analysis]"`.
+    Source: Xiong et al., ICLR 2021, Figures 1, 6 and 7; first version, Figures 1, 5 and 6. Expected (not run by us):
+    BM25's and random negatives are far from the negatives of dense retrieval; passages form separate groups for won
+    queries, and mix for lost ones.
     """
     book = ranked("ANCE's representations", preset, "bm25-neg", "ance")
     book.add("random-negatives", "mine", miner=RANDOM)
@@ -171,8 +171,8 @@ def ance_projections(preset: DemoOrPaper = "demo") -> Tree:
 def ance_times(preset: DemoOrPaper = "demo") -> Tree:
     """Query latency of BM25 with a cross-encoder over its top 100, and of ANCE, one query at a time and in batches.
 
-    `hardneg recipe run ance-times`: half an hour. Source: Xiong et al., ICLR 2021, Table 5; first version, Table 3.
-    Expected for documents on the machine of the paper (not run by us): BM25 37 ms, BERT 1.15 s; 2.6 ms to encode and
+    `hardneg recipe run ance-times` takes half an hour. Source: Xiong et al., ICLR 2021, Table 5; first version, Table
+    3. Expected for documents on the machine of the paper (not run by us): BM25 37 ms, BERT 1.15 s; 2.6 ms to encode and
     9 ms to search a query; 4.5 ms per document; per step, 72 ms for negatives and 19 ms for the rest. The cross-encoder
     is trained for only a few steps, because only its time matters here.
     """

@@ -1,6 +1,6 @@
-"""ANCE and its baselines on documents: FirstP reads the first tokens, MaxP cuts documents into segments.
+"""Recipes for ANCE and its baselines on documents: FirstP reads the first tokens, MaxP splits documents into segments.
 
-Demos read docstrings to 256 tokens, without a network; the presets `paper` use MS MARCO documents and RoBERTa-base and
+Demos use docstrings of up to 256 tokens, offline; the presets `paper` train RoBERTa-base on MS MARCO documents and
 need GPUs.
 """
 
@@ -10,7 +10,7 @@ from hardneg_papers.starts import documents
 
 
 def ranked_documents(title: str, preset: str, *systems: str) -> Book:
-    """Return a book for systems with a warm-up on documents; in the paper, the warm-up is BM25 Neg on passages."""
+    """Return a book of systems on documents after a warm-up: BM25 Neg, in the preset `paper` trained on passages."""
     book = ance.setting(title, preset, "runs/ance-bm25-neg-passage-paper/model")
     documents(book, preset)
     if preset == "paper":
@@ -30,7 +30,7 @@ def ranked_documents(title: str, preset: str, *systems: str) -> Book:
 
 
 def covered(book: Book, preset: str) -> Tree:
-    """Return a recipe tree with Tables 6, 8 and 9 of the paper for documents; rows of BM25 Neg and ANCE are last."""
+    """Return the recipe tree; in the preset `paper`, with Tables 6, 8 and 9, and BM25 Neg and ANCE as last rows."""
     if preset == "paper":
         ance.rows_last(book, "BM25 Neg", "BM25 Neg (rerank)", "ANCE", "ANCE (rerank)")
         wins = {"run": "ance-test", "against": "bm25"}
@@ -52,7 +52,7 @@ def ance_maxp_document(preset: DemoOrPaper = "demo") -> Tree:
 
     Source: Xiong et al., ICLR 2021, section 5 and Table 1. Expected from the paper preset (the paper's Table 1; not
     run by us): NDCG@10 .628, reranking .671, on the TREC 2019 DL queries; R@100, holes, overlap with BM25 (Table 6)
-    .286, 11.9 %, 24.9 %. Its warm-up is the same as for ance-document, which reads only the first tokens.
+    .286, 11.9%, 24.9%. Its warm-up is the same as for ance-document, which reads only the first tokens.
     """
     book = ranked_documents("ANCE (MaxP) on documents", preset, "ance")
     book.top["segments"] = {"length": 512 if preset == "paper" else 128, "count": 4}
@@ -66,9 +66,10 @@ def ance_maxp_document(preset: DemoOrPaper = "demo") -> Tree:
 def ance_table1_document(preset: DemoOrPaper = "demo") -> Tree:
     """The rows with a warm-up in Table 1 of ANCE on documents: ANCE and three baselines.
 
-    `hardneg recipe run ance-table1-document`: an hour. Source: Xiong et al., ICLR 2021, section 5 and Table 1. For ANCE
-    (MaxP), see ance-maxp-document; for rows without a warm-up, ance-baselines-document. Expected from the paper preset:
-    the document columns of that table (not run by us); all continue from BM25 Neg on passages, like ance-document.
+    `hardneg recipe run ance-table1-document` takes an hour. Source: Xiong et al., ICLR 2021, section 5 and Table 1. For
+    ANCE (MaxP), see ance-maxp-document; for rows without a warm-up, ance-baselines-document. Expected from the paper
+    preset: the document columns of that table (not run by us); all continue from BM25 Neg on passages, like
+    ance-document.
     """
     return covered(ranked_documents("ANCE, Table 1 on documents", preset, *ance.WARM, "ance"), preset)
 
@@ -76,9 +77,9 @@ def ance_table1_document(preset: DemoOrPaper = "demo") -> Tree:
 def ance_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
     """The rows without a warm-up in Table 1 of ANCE on documents: four baselines.
 
-    `hardneg recipe run ance-baselines-document`: an hour. Source: Xiong et al., ICLR 2021, section 5 and Table 1. For
-    rows with a warm-up, see ance-table1-document. Expected from the paper preset: the document columns of that table
-    (not run by us), and in Table 6, for BM25+Rand Neg, R@100, holes, overlap with BM25: .240, 21.4 %, 21.0 %.
+    `hardneg recipe run ance-baselines-document` takes an hour. Source: Xiong et al., ICLR 2021, section 5 and Table 1.
+    For rows with a warm-up, see ance-table1-document. Expected from the paper preset: the document columns of that
+    table (not run by us), and in Table 6, for BM25+Rand Neg, R@100, holes, overlap with BM25: .240, 21.4%, 21.0%.
     """
     book = ance.ranked("ANCE's baselines on documents", preset, *ance.BASELINES)
     documents(book, preset)
@@ -91,11 +92,11 @@ def ance_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_rates_document(preset: DemoOrPaper = "demo") -> Tree:
-    """ANCE on documents by learning rate, depth of negatives and refreshes, with the paper's values.
+    """ANCE on documents at several learning rates, depths of negatives and refresh intervals of the paper.
 
-    `hardneg recipe run ance-rates-document`: an hour and a half. Source: Xiong et al., ICLR 2021, section A.4 and Table
-    7; first version, Table 5. 5e-6, 200, 10k is ance-document. Expected from the paper preset, NDCG@10 on the TREC
-    2019 DL queries in the order of its rows (not run by us): .58, .59, .60, .61.
+    `hardneg recipe run ance-rates-document` takes an hour and a half. Source: Xiong et al., ICLR 2021, section A.4 and
+    Table 7; first version, Table 5. 5e-6, 200, 10k is ance-document. Expected from the paper preset, NDCG@10 on the
+    TREC 2019 DL queries in the order of its rows (not run by us): .58, .59, .60, .61.
     """
     book = ranked_documents("ANCE's rates, depths and refreshes on documents", preset, "ance")
     paper: Tree = {
@@ -111,7 +112,7 @@ def ance_rates_document(preset: DemoOrPaper = "demo") -> Tree:
 def adore_ance_document(preset: DemoOrPaper = "demo") -> Tree:
     """ADORE on ANCE (FirstP) for documents, with MRR@10 as the metric of the loss, as in the paper.
 
-    `hardneg recipe run adore-ance-document`: half an hour. Source: Zhan et al., SIGIR 2021, Table 2. It continues
+    `hardneg recipe run adore-ance-document` takes half an hour. Source: Zhan et al., SIGIR 2021, Table 2. It continues
     from BM25 Neg on passages, like ance-document. Expected from the paper preset (not run by us): MRR@100 and R@100 on
     the dev queries ANCE .377 and .894, ADORE+ANCE .390 and .902; NDCG@10 on the TREC 2019 DL queries .610 and .634.
     """

@@ -59,7 +59,7 @@ class Average(hn.stages.StageSpec):
         return {**fixed, "weights": self.shares, "order": list(self.shares)}
 
     def completed(self, recipe: hn.stages.RecipeView, written: Mapping[str, Any], notes: list[str]) -> "Average":
-        """Replace a model with several seeds by all of its copies."""
+        """Return the stage with each model that has several seeds replaced by its stages by seed."""
         seeds = recipe.seeded
         models = {label: seeds.of(name) if isinstance(name, str) else name for label, name in self.models.items()}
         return self.model_copy(update={"models": models})
@@ -68,7 +68,7 @@ class Average(hn.stages.StageSpec):
         return hn.stages.Row(len(self.shares), "models", sizes.shape.weights)
 
     def make(self, context: "hn.StageContext[Average]") -> hn.stages.Facts:
-        """Write the model, with the tokenizer, prompts and lengths of the first.
+        """Write the average, with the first model's tokenizer, prompts and lengths; return the number of `models`.
 
         Raises:
             ModelError: the models are not of one architecture and vocabulary, or cannot be averaged.

@@ -1,4 +1,4 @@
-"""The builder for recipes that are Python functions, which compose a tree of plain stages."""
+"""A builder for recipes written as Python functions, which return a tree of plain stages."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -17,7 +17,7 @@ _LAST = ("evaluate", "analyze", "report")
 
 
 def deep(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> Tree:
-    """Merge changes into `base`, mapping by mapping; mutually exclusive options replace each other."""
+    """Return `base` with changes merged recursively; an option in a change removes options that it excludes."""
     out = dict(base)
     for change in changes:
         for other in {other for key in change for other in _INSTEAD_OF.get(key, ())} - change.keys():
@@ -29,11 +29,11 @@ def deep(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> Tree:
 
 
 class Book:
-    """A recipe under construction: its stages, and the defaults of its verbs.
+    """A recipe under construction: its top-level fields, its stages, and default options.
 
-    top: the top-level fields of the tree: title, dataset, model, sizes, seeds, outputs. defaults: default
-    options for added stages, by verb. searches: the searches for each system, by the suffix of their stage names; `row`
-    is the label in the table, with `{name}` for the system, and `table` is another evaluation.
+    top: the top-level fields of the tree, such as title, dataset, model, sizes, seeds and outputs. defaults: default
+    options of added stages, by verb. searches: options of the searches of each system, by stage-name suffix, with two
+    extra keys: `row`, the label in the table with `{name}` for the system's, and `table`, another evaluation.
     """
 
     def __init__(self, title: str, dataset: Any, model: Tree, defaults: Tree | None = None, **top: Any) -> None:
@@ -52,7 +52,7 @@ class Book:
         return book
 
     def like(self, name: str, other: str, label: str, **options: Any) -> str:
-        """Add a system with the searches and options of another one, except for some changes."""
+        """Add a system with the test search and changed options of `other`; later systems get that search too."""
         search = {key: value for key, value in self.stages[f"{other}-test"].items() if key not in ("stage", "index")}
         own = {key: value for key, value in self.stages[other].items() if key != "stage"}
         rows = {key: options.pop(key) for key in ("table", "report") if key in options}
@@ -60,7 +60,7 @@ class Book:
         return self.system(name, label, self.stages[other]["stage"], **rows, **deep(own, options))
 
     def add(self, name: str, stage: str, **options: Any) -> str:
-        """Add a stage with the defaults of its verb; return its name for references."""
+        """Add a stage with the default options of its verb, changed by `options`; return its name."""
         self.stages[name] = {"stage": stage, **deep(self.defaults.get(stage, {}), options)}
         return name
 
@@ -74,32 +74,32 @@ class Book:
         self.add("bm25", "search", index="bm25-index")
 
     def start(self, **encode: Any) -> None:
-        """Add the index and the search of the start model."""
+        """Add the start model's index `start-index`, with the options `encode`, and its search `start-test`."""
         self.add("start-index", "encode", model="start", **encode)
         self.add("start-test", "search", index="start-index")
 
     def tables(self, runs: Tree, baselines: list[str], metrics: list[str], end: str = "", title: str = "") -> None:
-        """Add the evaluation `scores` and its page `report`; `end` is a suffix for further ones."""
+        """Add the evaluation `scores` and its page `report`; `end` is a suffix of both names."""
         self.add(f"scores{end}", "evaluate", runs=runs, baselines=baselines, metrics=metrics)
         self.add(f"report{end}", "report", evaluation=f"scores{end}", **({"title": title} if title else {}))
 
     def row(self, label: str, run: str, table: str = "scores", field: str = "runs") -> None:
-        """Add a row to a table; rows are in the order of the calls."""
+        """Add a stage to `field` of a table or report, under a label; rows are in the order of the calls."""
         self.stages[table] = {**self.stages[table], field: {**self.stages[table].get(field, {}), label: run}}
 
     def mined(self, name: str, index: str, label: str = "dense", **options: Any) -> str:
-        """Add a search of the training queries and negatives mined from it; return the name of the negatives."""
+        """Add a search of the training queries and negatives mined from its top 200; return the negatives' name."""
         run = self.add(f"{index.removesuffix('-index')}-train", "search", index=index, split="train", depth=210)
         return self.add(name, "mine", **{"runs": {label: run}, "miner": {"name": "topk", "depth": 200}, **options})
 
     def system(
         self, name: str, label: str, verb: str = "train", *, table: str = "scores", report: bool = True, **options: Any
     ) -> str:
-        """Add a stage that makes a model, with its index, searches and rows; return its name.
+        """Add a stage that writes a model, with its index, searches and rows; return its name.
 
         Searches use `index` if given, as for stages that train query encoders, or else a new index of the model.
-        table: the evaluation for its rows, and `report` with the same suffix for the page; no rows if empty.
-        report: whether the page describes its training.
+        table: the evaluation that gets its rows; if empty, there are none. report: whether the page, named `report`
+        with the suffix of the table, describes its training.
         """
         self.add(name, verb, **options)
         if "index" in options:

@@ -23,7 +23,7 @@ LEVEL = 0.01
 LEAST_SEEDS = 5
 """The minimum number of seeds for bands; fewer seeds say little about the spread."""
 MAY_DIFFER = ("title", "seed", "seeds")
-"""The fields in which a run may differ from the run from which the bands were recorded."""
+"""The top-level fields in which a run may differ from the recipe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class Band:
     seeds: int
 
     def half_width(self, seeds: int, level: float) -> float:
-        """Return half the prediction interval for the mean of `seeds` new trainings, at least `ROUNDING`.
+        """Return half the width of the prediction interval for the mean of `seeds` new runs, at least `ROUNDING`.
 
-        t(1 - level / 2; n - 1) * deviation * sqrt(1 / n + 1 / seeds), n the seeds of the band. Source: Hahn and Meeker,
-        Statistical Intervals, 1991, section 4.8.
+        t(1 - level / 2; n - 1) * deviation * sqrt(1 / n + 1 / seeds), where n is the number of seeds of the band.
+        Source: Hahn and Meeker, Statistical Intervals, 1991, section 4.8.
         """
         if self.seeds < 2:
             return ROUNDING
@@ -55,7 +55,7 @@ Bands = Mapping[str, Mapping[str, Band]]
 
 @dataclass(frozen=True, slots=True)
 class BandCheck:
-    """The value of a run with `seeds` seeds, and the band from `low` to `high`."""
+    """The mean value of a run over `seeds` seeds, and whether it is `inside` the band from `low` to `high`."""
 
     system: str
     metric: str
@@ -78,7 +78,7 @@ def bands_of(measured: hn.metrics_files.Measured) -> dict[str, dict[str, Band]]:
 
 
 def check_bands(measured: hn.metrics_files.Measured, bands: Bands) -> list[BandCheck]:
-    """Compare the values of a run with their bands; `LEVEL` is divided by the number of values with seeds."""
+    """Check each value of a run that has a band; `LEVEL` is divided by the number of bands over several seeds."""
     pairs = [
         (system, metric, band, values)
         for system, row in bands.items()
@@ -117,12 +117,12 @@ class Verified:
 
 
 def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
-    """Compare a run folder with the bands of its recipe; named: the required preset. Raises UsageError."""
+    """Compare a run folder with the bands of its recipe; named: the required preset. Raises UsageError or DataError."""
     lock, measured, path = hn.recipes.read_lock(folder), _finished(folder), bands_file(recipe)
     device, preset = lock["device"], lock["preset"]
     if named not in (None, preset):
         raise hn.errors.UsageError(
-            f"{folder}: run of preset {preset}, not {named}; omit --preset, or give another folder"
+            f"{folder}: this run used preset {preset}, not {named}; omit --preset, or use another folder"
         )
     recorded = _read(path).get(preset, {})
     if device not in recorded:
@@ -140,7 +140,7 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
         ) from None
     differences = _settings_changed(recipe, lock)
     if lock["measured"] not in (None, *lock["keys"].values()):
-        differences.append(f"{hn.layout.METRICS}: measured with other settings; run the recipe to its end")
+        differences.append(f"{hn.layout.METRICS}: measured with other settings; run the recipe to completion")
     if dataset != lock["keys"]["dataset"]:
         differences.append(f"dataset: {lock['keys']['dataset']}, but the bands are from {dataset}")
     for system, row in bands.items():
@@ -154,7 +154,7 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
 
 
 def record(recipe: str, folder: Path) -> Path:
-    """Write the bands of a finished run of at least five seeds; bands of other presets and devices are kept."""
+    """Write the bands of a finished run, with at least five seeds if it trains; return their file. Others are kept."""
     lock, measured, path = hn.recipes.read_lock(folder), _finished(folder), bands_file(recipe)
     trains = any(str(stage["stage"]).startswith("train") for stage in lock["tree"]["stages"].values())
     if trains and max(map(len, measured.by_seed.values()), default=0) < LEAST_SEEDS:
@@ -162,7 +162,7 @@ def record(recipe: str, folder: Path) -> Path:
             f"{folder}: bands need at least {LEAST_SEEDS} seeds, preferably ten; run the recipe with `seeds`"
         )
     if differences := _settings_changed(recipe, lock):
-        raise hn.errors.UsageError("\n".join([f"{folder}: differs from the unchanged recipe {recipe}:", *differences]))
+        raise hn.errors.UsageError("\n".join([f"{folder}: differs from the recipe {recipe}:", *differences]))
     rows = bands_of(measured).items()
     bands = {system: {metric: asdict(band) for metric, band in row.items()} for system, row in rows}
     content = _read(path)
@@ -182,7 +182,7 @@ def _finished(folder: Path) -> hn.metrics_files.Measured:
     """Read the metrics of a run folder."""
     path = folder / hn.layout.METRICS
     if not path.is_file():
-        raise hn.errors.DataError(f"{folder}: no {path.name}, so the run is not finished; run the recipe to its end")
+        raise hn.errors.DataError(f"{folder}: no {path.name}, so the run is not finished; run the recipe to completion")
     return hn.metrics_files.read_metrics(path)
 
 

@@ -1,7 +1,7 @@
-"""CoRT (Wrzalik and Krechel, TREC 2020): on its own, with BM25, and on the queries of TREC 2020 DL.
+"""Recipes for CoRT (Wrzalik and Krechel, TREC 2020): alone, with BM25, and on the queries of TREC 2020 DL.
 
-Demos learn from docstrings with all-MiniLM-L6-v2 in minutes, without a network; the presets `paper` use MS MARCO
-passages and ALBERT-base and need a GPU.
+Demos train all-MiniLM-L6-v2 on docstrings in minutes, offline; the presets `paper` train ALBERT-base on MS MARCO
+passages and need a GPU.
 """
 
 from hardneg_papers.book import Book, DemoOrPaper, Tree
@@ -33,7 +33,7 @@ def cort_bm25(preset: DemoOrPaper = "demo") -> Tree:
     `hardneg recipe run cort-bm25`. Source: Wrzalik and Krechel, TREC 2020, section 3.4 and Table 2.
     Expected from the paper preset (the paper's Table 2; not run by us), on the TREC 2019 DL queries with relevance
     level 2: CoRT+BM25 nDCG@1000 .664, recall@100 .570, @200 .659, @1000 .831. On the dev queries MRR@10 .274,
-    recall@1000 .949. Of CoRT's top 10, 26 % are unjudged; P@10 .542 (BM25 .405). In the demo, only positives are
+    recall@1000 .949. Of CoRT's top 10, 26% are unjudged; P@10 .542 (BM25 .405). In the demo, only positives are
     judged.
     """
     return _without_reranker("CoRT and BM25 on passages", preset).tree()
@@ -42,10 +42,10 @@ def cort_bm25(preset: DemoOrPaper = "demo") -> Tree:
 def cort_dl20(preset: DemoOrPaper = "demo") -> Tree:
     """CoRT and BM25 on the queries of TREC 2020 DL, the track in which its authors took part.
 
-    `hardneg recipe run cort-dl20 --preset paper` reads ir_datasets; the demo is the same as of cort-bm25, as docstrings
-    have no such track. Source: Wrzalik and Krechel, TREC 2020, Table 2, columns of 2020 (2019: cort-bm25). Expected
-    from the paper preset (not run by us), nDCG@1000, recall@100, @200 and @1000 with relevance level 2: BM25 .588,
-    .567, .643, .803; CoRT .541, .530, .585, .697; CoRT+BM25 .663, .645, .723, .850.
+    `hardneg recipe run cort-dl20 --preset paper` reads ir_datasets; the demo is the same as for cort-bm25, since
+    docstrings have no such track. Source: Wrzalik and Krechel, TREC 2020, Table 2, columns of 2020 (2019: cort-bm25).
+    Expected from the paper preset (not run by us), nDCG@1000, recall@100, @200 and @1000 with relevance level 2: BM25
+    .588, .567, .643, .803; CoRT .541, .530, .585, .697; CoRT+BM25 .663, .645, .723, .850.
     """
     book = _without_reranker("CoRT and BM25, TREC 2020 DL", preset)
     _take_dl20(book, preset)
@@ -55,7 +55,7 @@ def cort_dl20(preset: DemoOrPaper = "demo") -> Tree:
 def cort_electra_dl20(preset: DemoOrPaper = "demo") -> Tree:
     """CoRT, BM25 and ELECTRA on the queries of TREC 2020 DL: first stages, fused and reranked.
 
-    `hardneg recipe run cort-electra-dl20 --preset paper` reads ir_datasets; the demo is the same as of
+    `hardneg recipe run cort-electra-dl20 --preset paper` reads ir_datasets; the demo is the same as for
     cort-electra-passage. Source: Wrzalik and Krechel, TREC 2020, Table 3 and Figure 2; the columns of 2019:
     cort-electra-passage. Expected from the paper preset (not run by us): BM25 reranked MRR .872, MAP .521, nDCG@10
     .759, nDCG@1000 .711; CoRT+BM25 reranked .870, .540, .757, .744.
@@ -91,7 +91,7 @@ def _without_reranker(title: str, preset: str) -> Book:
 
 
 def _leave_out(book: Book, *names: str) -> None:
-    """Remove stages from a book, its tables and its report."""
+    """Remove stages from a book, with their rows in its tables and its report."""
     book.stages = {name: stage for name, stage in book.stages.items() if name not in names}
     for table, fields in {"scores": ["runs"], "dev-scores": ["runs"], "report": ["analyses", "training"]}.items():
         for field in fields if table in book.stages else ():

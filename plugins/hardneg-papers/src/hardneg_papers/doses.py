@@ -1,7 +1,7 @@
 """Studies that vary one condition and compare arms that differ only in their negatives.
 
 They start from the embedding table of wordllama (`pip install "hardneg[static]"`). Demos take minutes on two idle
-cores, without a network, on docstrings or code; use `--preset full --set dataset=beir:path/to/folder` for another
+cores, offline, on docstrings or code; use `--preset full --set dataset=beir:path/to/folder` for another
 collection, with more steps.
 """
 
@@ -20,7 +20,7 @@ _DENSE = {"dense": "start-train"}
 
 
 def small_study(title: str, preset: str, dataset: Tree = CODE, rate: float = 0.01, steps: int = _STEPS) -> Book:
-    """Return a book with a static model on code, with five seeds."""
+    """Return a book for training a static model with five seeds, on code by default."""
     options: Tree = {"max_steps": 400 if preset == "full" else steps, "batch_size": 32, "negatives_per_query": 1}
     options |= {"learning_rate": rate, "weight_decay": 0.0, "warmup_steps": 5}
     train = {"loss": {"name": "infonce", "temperature": 0.05}, "options": options}
@@ -59,18 +59,18 @@ def study(
 
 
 def mined(book: Book, name: str, depth: int = 10, **options: Any) -> str:
-    """Add negatives mined from the top of the start model's lists."""
+    """Add negatives from the top `depth` of the start model's lists; return their name."""
     return book.add(name, "mine", **{"runs": _DENSE, "miner": {"name": "topk", "depth": depth}, **options})
 
 
 def table(book: Book, end: str = "", title: str = "", baselines: list[str] | None = None) -> None:
-    """Add a table of arms and its report."""
+    """Add a table for arms and its report, compared with `baselines`; `end` is a suffix of both names."""
     book.tables({}, baselines or ["random", "in-batch"], METRICS, end, title)
     book.change(f"scores{end}", equivalence_margin=0.015)
 
 
 def arms(book: Book, dose: str, title: str, **options: Any) -> None:
-    """Add three arms at another level, in a separate table."""
+    """Add the three arms of `LISTS` with other options, in a separate table named after the dose."""
     table(book, f"-{dose}", title)
     for arm, lists in LISTS.items():
         label = arm.replace("top-10", "top 10")
@@ -90,7 +90,7 @@ def bm25_arm(book: Book) -> str:
 def dose_batches(preset: DemoOrFull = "demo") -> Tree:
     """Vary the batch size: do hard negatives make up for small batches, and do hard batches do the same?
 
-    `hardneg recipe run dose-batches`: half an hour and 14 GB of disk. All arms see the same number of positives.
+    `hardneg recipe run dose-batches` takes half an hour and 14 GB of disk. All arms see the same number of positives.
     Batches of 32 queries have the table `scores` and the page `report`, the others `scores-4` to `scores-128` and their
     pages. `clustered` and `hardest together` choose the queries of a batch, and have no mined negatives. Source: Xiong
     et al., ANCE, ICLR 2021, section 3; for `clustered`, arXiv 2407.18887. Expected: docs/results/when.md.
@@ -111,9 +111,9 @@ def dose_corpus(preset: Literal["demo", "full", "transformer"] = "demo") -> Tree
       hardneg recipe run dose-corpus --set dataset.withheld.groups=0.75    default .875; all: dataset.withheld=null
       hardneg recipe run dose-corpus --preset transformer     all-MiniLM-L6-v2 instead of the table; three seeds
 
-    A folder needs groups.tsv (docs/datasets.md). Whole groups are left out, with their training queries. Groups with
-    relevant passages for dev and test queries stay, so these queries are the same at each dose. Source: Xiong et al.,
-    ANCE, ICLR 2021, section 3: the batch over the corpus. Expected: docs/results/when.md.
+    A BEIR folder needs groups.tsv (docs/datasets.md). Whole groups are left out, with their training queries. Groups
+    with relevant passages for dev and test queries stay, so these queries are the same at each dose. Source: Xiong et
+    al., ANCE, ICLR 2021, section 3: the batch over the corpus. Expected: docs/results/when.md.
     """
     top: Tree = {"dataset": {"withheld": {"groups": 0.875}}}
     if preset == "transformer":
@@ -154,9 +154,9 @@ def dose_false_negatives(preset: DemoOrFull = "demo") -> Tree:
         --set dataset.withheld.halves=true
 
     The corpus contains each positive of training queries twice, the second time as an unlabelled half of its text. For
-    a share of the queries, this half is the only negative; it is removed from the lists of the others. Filtered rows
-    have random negatives instead of those that the filter drops. Source: Qu et al., RocketQA, NAACL 2021, section 4.2.3
-    and Table 3, and Moreira et al., NV-Retriever, arXiv 2407.15831, for the filter. Expected: docs/results/when.md.
+    a share of the queries, this half is the only negative; it is removed from the lists of the others. In filtered
+    rows, random negatives replace the dropped ones. Source: Qu et al., RocketQA, NAACL 2021, section 4.2.3 and Table 3,
+    and Moreira et al., NV-Retriever, arXiv 2407.15831, for the filter. Expected: docs/results/when.md.
     """
     book = study("Doses of false negatives", preset, dataset={"withheld": {"halves": True}})
     book.change("top-10-negatives", planted=0.0)
@@ -174,7 +174,7 @@ def dose_metrics(preset: DemoOrFull = "demo") -> Tree:
     """Compare the arms by other metrics: hard negatives improve the top of the list and hurt its depth.
 
     `hardneg recipe run dose-metrics`. Source: Zhan et al., SIGIR 2021, Table 1: total and top-200 pairwise errors
-    rank in opposite order. Expected: docs/results/when.md. Errors are from the first seed.
+    rank in opposite order. Expected: docs/results/when.md. Pairwise errors use the first seed.
     """
     book = study("Metrics of the top and of the depth", preset)
     bm25_arm(book)
@@ -209,7 +209,7 @@ def dose_siblings(preset: DemoOrFull = "demo") -> Tree:
 
       hardneg recipe run dose-siblings --set dataset.withheld.siblings=0                         and 1, 2, 1000 (all)
 
-    A folder needs groups.tsv (docs/datasets.md). Each group keeps one relevant passage and this number of siblings, so
+    A BEIR folder needs groups.tsv (docs/datasets.md). Each group keeps one relevant passage and this many siblings, so
     queries, positives and updates are the same at each dose. `permuted` assigns each top-10 list to another query,
     which must not help more than random negatives. Source: |D-*| of Xiong et al., ANCE, ICLR 2021, section 3.
     Expected: docs/results/when.md.
@@ -249,9 +249,9 @@ def dose_start(preset: Literal["demo", "untrained", "minilm", "full"] = "demo") 
 def dose_temperature(preset: DemoOrFull = "demo") -> Tree:
     """Vary the temperature: the lower it is, the more the hardest document dominates the gradient.
 
-    `hardneg recipe run dose-temperature`: 18 minutes and 12 GB of disk. Temperature .05 has the table `scores` and the
-    page `report`, the others `scores-0.01` to `scores-0.2` and their pages. Source: Wang and Liu, Understanding
-    the Behaviour of Contrastive Loss, CVPR 2021, for the effect of the temperature. Expected: docs/results/when.md.
+    `hardneg recipe run dose-temperature` takes 18 minutes and 12 GB of disk. Temperature .05 has the table `scores` and
+    the page `report`, the others `scores-0.01` to `scores-0.2` and their pages. Source: Wang and Liu, Understanding the
+    Behaviour of Contrastive Loss, CVPR 2021, for the effect of the temperature. Expected: docs/results/when.md.
     """
     book = study("Doses of temperature", preset)
     for heat in (0.01, 0.02, 0.1, 0.2):

@@ -1,4 +1,4 @@
-"""Drift of negatives (Zhan et al., SIGIR 2021, section 8.2), and ANCE-Tele's three rounds (Sun et al., EMNLP 2022)."""
+"""Recipes for the drift of negatives (Zhan et al., SIGIR 2021, section 8.2) and ANCE-Tele (Sun et al., EMNLP 2022)."""
 
 from hardneg_papers.adore import on_documents_dl
 from hardneg_papers.book import Book, DemoOrPaper, Tree, deep
@@ -6,9 +6,9 @@ from hardneg_papers.starts import bm25_neg, docstrings, documents, msmarco, pass
 
 
 def drift_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """Drift of static, refreshed, random and dynamic negatives during the training of a query encoder.
+    """Drift of static, refreshed, random and dynamic negatives while a query encoder is trained.
 
-    `hardneg recipe run drift-passage`: twenty minutes on two cores. Source: Zhan et al., SIGIR 2021, section 8.2,
+    `hardneg recipe run drift-passage` takes twenty minutes on two cores. Source: Zhan et al., SIGIR 2021, section 8.2,
     Figure 4. Expected: the overlap of static negatives with the current hard negatives falls, below .7 in the paper
     (not run by us); for dynamic negatives it is 1 by definition, and a refresh raises it for static ones temporarily.
     The curves are in the report and in analyses/.
@@ -19,11 +19,11 @@ def drift_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def drift_document(preset: DemoOrPaper = "demo") -> Tree:
-    """Drift of static, refreshed, random and dynamic negatives on documents, during training of a query encoder.
+    """Drift of static, refreshed, random and dynamic negatives on documents, while a query encoder is trained.
 
-    `hardneg recipe run drift-document`: half an hour. Source: Zhan et al., SIGIR 2021, section 8.2, Figure 4, which
-    uses MS MARCO documents. It uses BM25 Neg on passages: run `bm25-neg-passage --preset paper` first. Expected: the
-    same as for drift-passage (not run by us).
+    `hardneg recipe run drift-document` takes half an hour. Source: Zhan et al., SIGIR 2021, section 8.2, Figure 4,
+    which uses MS MARCO documents. The paper preset starts from BM25 Neg: run `bm25-neg-passage --preset paper` first.
+    Expected: the same as for drift-passage (not run by us).
     """
     title, paper = "Drift of negatives on documents", preset == "paper"
     folder = "runs/bm25-neg-passage-paper/model"
@@ -40,12 +40,11 @@ def drift_document(preset: DemoOrPaper = "demo") -> Tree:
 def ance_tele_passage(preset: DemoOrPaper = "demo") -> Tree:
     """ANCE-Tele on passages: three rounds from the initial model, on teleportation negatives.
 
-    `hardneg recipe run ance-tele-passage`: minutes; `--preset paper` uses MS MARCO and coCondenser. Source: Sun et al.,
-    Reduce Catastrophic Forgetting of Dense Retrieval Training with Teleportation Negatives, EMNLP 2022, and its program
-    OpenMatch/ANCE-Tele, with the settings of the preset `paper`.
-    On MedQuAD with a static model: MRR@10 .581, .583, .626 after the rounds (docs/results/more-recipes.md).
-    Expected from the paper preset (reported with the authors' model; not run by us): MRR@10 .391, R@1k .984 on dev.
-    More in docs/methods/ance-tele.md.
+    `hardneg recipe run ance-tele-passage` takes minutes; `--preset paper` uses MS MARCO and coCondenser. Source: Sun et
+    al., Reduce Catastrophic Forgetting of Dense Retrieval Training with Teleportation Negatives, EMNLP 2022, and its
+    program OpenMatch/ANCE-Tele, with the settings of the preset `paper`. On MedQuAD with a static model: MRR@10 .581,
+    .583, .626 after the rounds (docs/results/more-recipes.md). Expected from the paper preset (reported with the
+    authors' model; not run by us): MRR@10 .391, R@1k .984 on dev. More in docs/methods/ance-tele.md.
     """
     paper = preset == "paper"
     book = _tele_start("ANCE-Tele on passages", preset)

@@ -26,7 +26,7 @@ class PyNames(installed_docs.PyDocs):
         return PyNamesCollection(*self._parts())
 
     def fingerprint(self) -> str:
-        """Return a digest of these options and the fingerprint of `pydocs`."""
+        """Return a digest of the name, the version, and the fingerprint of `pydocs` with the same options."""
         return stores.digest([self.name, self.version, installed_docs.PyDocs(**asdict(self)).fingerprint()])
 
 
@@ -35,7 +35,7 @@ class PyNamesCollection(installed_docs.PyDocsCollection):
     """The collection of `pydocs` with answers."""
 
     def answers(self, split: str) -> Iterator[records.Answers]:
-        """Yield the last part of each name whose passage belongs to a query and contains that part."""
+        """Yield the answers to each query: the last parts of its passages' names, where they occur in the passage."""
         contents = {document.doc_id: document.text for document in self.passages}
         for query, doc_ids in self.by_split[split]:
             names = {doc_id: doc_id.rpartition(".")[2] for doc_id in doc_ids}
@@ -55,8 +55,8 @@ class PyCode(installed_docs.PyDocs):
 
     Args:
         max_passages: the maximum. Whole groups are kept, chosen by name only, so a higher maximum only adds groups.
-        dev_share: the share of groups with queries for development.
-        test_share: the share of groups with queries for tests; the other groups are for training.
+        dev_share: the share of groups with queries in the split dev.
+        test_share: the share of groups with queries in the split test; the other groups are in train.
     """
 
     max_passages: int = 10_000
@@ -70,7 +70,7 @@ class PyCode(installed_docs.PyDocs):
 
     def _entries(self, left_out: Counter[str]) -> Iterator[installed_docs.Entry]:
         files, names, codes = set[bytes](), set[str](), set[str]()
-        short = f"definitions with under {self.min_passage_words} words of code"
+        short = f"definitions with fewer than {self.min_passage_words} words of code"
         for package in self._names:
             for docstring in installed_docs.read_docstrings(package, left_out, files):
                 if not isinstance(docstring.node, installed_docs.Definition):
@@ -80,7 +80,7 @@ class PyCode(installed_docs.PyDocs):
                 code = "".join(passage.split())
                 reason = self._unfit("sentence", first, passage, short)
                 if not reason and code in codes:
-                    reason = "definitions whose code is the same as another's"
+                    reason = "definitions with the same code as another"
                 elif not reason and docstring.name in names:
                     reason = "docstrings with a duplicate name"
                 if reason:
@@ -109,16 +109,16 @@ class PyCode(installed_docs.PyDocs):
         for each in entries:
             groups[installed_docs.text_key(each.query)].add(each.group)
         clear = [each for each in kept if len(groups[installed_docs.text_key(each.query)]) == 1]
-        left_out["sentences that describe passages of several groups, which stay"] = len(kept) - len(clear)
+        left_out["ambiguous sentences (for passages of several groups, which stay)"] = len(kept) - len(clear)
         return clear
 
 
 @dataclass(frozen=True)
 class PyCodeCollection(installed_docs.PyDocsCollection):
-    """A collection of passages, queries, judgements and groups."""
+    """The collection of `pycode`: passages of code, queries and judgements, with groups of both sides."""
 
     def groups(self, side: Side) -> Iterator[records.Membership]:
-        """Return the class or module of each passage, or of each query's passages."""
+        """Return the group of each passage or query: the class or module of the passage, or of its passages."""
         ids: Sequence[str] = [document.doc_id for document in self.passages]
         if side == "query":
             ids = [query.query_id for split in self.by_split.values() for query, _ in split]

@@ -9,7 +9,7 @@ from hardneg_papers.starts import DPRS_READER, READER, docstrings, msmarco
 
 
 def dpr_nq(preset: DemoOrPaper = "demo") -> Tree:
-    """DPR: twin encoders for questions with short answers, their gold passages and BM25's negatives; and BM25 + DPR.
+    """DPR, trained on questions with short answers, gold passages and BM25's negatives; and its fusion with BM25.
 
       hardneg recipe run dpr-nq                         docstrings and names in them, all-MiniLM-L6-v2; minutes
       hardneg recipe run dpr-nq --set dataset=beir:path/to/folder        a BEIR folder whose queries have `answers`
@@ -36,10 +36,10 @@ def ance_nq(preset: DemoOrPaper = "demo") -> Tree:
 def ance_nq_reader(preset: DemoOrPaper = "demo") -> Tree:
     """Readers for the passages that BM25, DPR and ANCE retrieve, evaluated by exact match.
 
-    `hardneg recipe run ance-nq-reader`: an hour on one core. The readers come with `pip install
-    ./plugins/hardneg-reader`. Source: Xiong et al., ICLR 2021, section 5 and Table 4. It uses the released readers of
-    DPR and RAG; here, one is trained on the passages of each retriever. Expected from the paper preset: exact match of
-    DPR .415, of ANCE .460 (with RAG-Token; not run by us).
+    `hardneg recipe run ance-nq-reader` takes an hour on one core. The readers come with `pip install
+    ./plugins/hardneg-reader`. Source: Xiong et al., ICLR 2021, section 5 and Table 4, with the released readers
+    of DPR and RAG; here, one is trained on the passages of each retriever. Expected from the paper preset: exact match
+    of DPR .415, of ANCE .460 (with RAG-Token; not run by us).
     """
     book = _ance_on_dpr("ANCE on questions, read", preset)
     paper = preset == "paper"

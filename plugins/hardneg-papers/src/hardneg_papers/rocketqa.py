@@ -1,7 +1,7 @@
-"""RocketQA (Qu et al., NAACL 2021): its first step, its tables and figures, and question answering.
+"""Recipes for RocketQA (Qu et al., NAACL 2021): its first step, its tables and figures, and question answering.
 
-Demos learn from docstrings with all-MiniLM-L6-v2, without a network; the presets `paper` use MS MARCO passages and
-ERNIE 2.0 and need GPUs.
+Demos train all-MiniLM-L6-v2 on docstrings, offline; the presets `paper` train ERNIE 2.0 on MS MARCO passages and need
+GPUs.
 """
 
 from hardneg_papers.book import Book, DemoOrPaper, Tree
@@ -11,8 +11,8 @@ from hardneg_papers.starts import DPRS_READER, READER
 def rocketqa_step1_passage(preset: DemoOrPaper = "demo") -> Tree:
     """RocketQA's first step on passages: a dual encoder trained on cross-batch negatives only.
 
-    `hardneg recipe run rocketqa-step1-passage`: minutes. Source: Qu et al., RocketQA, NAACL 2021, sections 3.2 and A.1,
-    Table 6; rocketqa-passage has all steps. Expected from the paper preset: MRR@10 .333 on the dev queries (the
+    `hardneg recipe run rocketqa-step1-passage` takes minutes. Source: Qu et al., RocketQA, NAACL 2021, sections 3.2 and
+    A.1, Table 6; rocketqa-passage has all steps. Expected from the paper preset: MRR@10 .333 on the dev queries (the
     paper's Table 6; not run by us).
     """
     return _step1("RocketQA's step 1 on passages", preset).tree()
@@ -21,7 +21,7 @@ def rocketqa_step1_passage(preset: DemoOrPaper = "demo") -> Tree:
 def rocketqa_bert_passage(preset: DemoOrPaper = "demo") -> Tree:
     """RocketQA's first step from BERT instead of ERNIE: the effect of the initial model.
 
-    `hardneg recipe run rocketqa-bert-passage --preset paper`; the demo is the same as of rocketqa-step1-passage.
+    `hardneg recipe run rocketqa-bert-passage --preset paper`; the demo is the same as for rocketqa-step1-passage.
     Source: Qu et al., RocketQA, NAACL 2021, section A.1 and Table 6. For NQ (R@100 .860 and .876), use `hardneg
     recipe run rocketqa-nq --preset paper --set model.name=google-bert/bert-base-uncased --until rocketqa-1-test`.
     Expected from the paper preset: MRR@10 .327 on the dev queries, with ERNIE .333 (not run by us).
@@ -44,8 +44,8 @@ def rocketqa_table3(preset: DemoOrPaper = "demo") -> Tree:
     filters find. Source: Qu et al., RocketQA, NAACL 2021, Tables 3 and 4, Figures 5 and 6. Expected from the paper
     preset (the paper's Table 3; not run by us), MRR@10 on the dev queries: in-batch negatives .324, cross-batch .333,
     hard negatives without denoising .260, with it .364, augmentation .370. Unlabelled queries are read from a file; see
-    rocketqa-passage. In-batch negatives have as many queries per step as cross-batch negatives, but only a quarter (in
-    the paper, an eighth) of the documents to distinguish.
+    rocketqa-passage. The in-batch row has as many queries per step as the cross-batch row, but compares each with only
+    a quarter (in the paper, an eighth) of the documents.
     """
     book = _denoised(preset, "RocketQA, Table 3")
     _lay_table3(book, preset, {"batch_size": 512, "accumulate": 8})
@@ -53,7 +53,7 @@ def rocketqa_table3(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def rocketqa_batches(preset: DemoOrPaper = "demo", batches: list[int] | None = None) -> Tree:
-    """RocketQA by the number of random negatives, without and with denoised hard ones.
+    """RocketQA with different numbers of random negatives, with and without denoised hard negatives.
 
       hardneg recipe run rocketqa-batches --set batches=[12,24]    two hours on one core; the numbers are ours
 
@@ -75,7 +75,7 @@ def rocketqa_batches(preset: DemoOrPaper = "demo", batches: list[int] | None = N
 
 
 def rocketqa_augmentation(preset: DemoOrPaper = "demo", sizes: list[int] | None = None) -> Tree:
-    """RocketQA by the size of the augmented data: step 4 with different numbers of pseudo-labelled queries.
+    """RocketQA with more or less augmented data: step 4 with different numbers of pseudo-labelled queries.
 
       hardneg recipe run rocketqa-augmentation --set sizes=[100,1000]    two hours on one core; the sizes are ours
 
@@ -105,9 +105,9 @@ def rocketqa_nq(preset: DemoOrPaper = "demo") -> Tree:
          --set 'stages.behind.analysis.false-negative-recall={run: rocketqa-1-train, depth: 20}' \
          --set 'stages.behind.analysis.false-negative-recall.scores={cross-encoder: train-scores}'
 
-    The second command also hides positives of queries that have several, and reports what filters find. Readers need
-    `pip install ./plugins/hardneg-reader`; the preset paper reads data/nq, which `hardneg data fetch nq` downloads (7.3
-    GB). Source: Qu et al., RocketQA, NAACL 2021, Tables 2, 5 and 7. Expected from the paper preset on NQ's test
+    The second command also hides positives of queries that have several, and reports how many filters find. Readers
+    need `pip install ./plugins/hardneg-reader`; the preset paper reads data/nq, which `hardneg data fetch nq` downloads
+    (7.3 GB). Source: Qu et al., RocketQA, NAACL 2021, Tables 2, 5 and 7. Expected from the paper preset on NQ's test
     questions (not run by us): answer@5, answer@20, answer@100 .689, .808, .874 after step 1, .732, .831, .886 after
     step 3 (20 and 100 from the published program), .740, .827, .885 after step 4; exact match of a reader trained on it
     .428. Hard negatives contain no answer to the question, as in the program. In the demo, the labels of half of the
@@ -122,10 +122,10 @@ def rocketqa_nq(preset: DemoOrPaper = "demo") -> Tree:
 def rocketqa_nq_table7(preset: DemoOrPaper = "demo") -> Tree:
     """The rows of RocketQA's Table 7 on questions: in-batch, cross-batch and hard negatives, denoising.
 
-    `hardneg recipe run rocketqa-nq-table7`: three hours on one core, including the readers of rocketqa-nq. Source: Qu
-    et al., RocketQA, NAACL 2021, section A.2 and Table 7. Expected from the paper preset on NQ's test questions,
-    answer@5 (not run by us): in-batch negatives .685, cross-batch .689, hard negatives without denoising .680, with it
-    .732, augmentation .740.
+    `hardneg recipe run rocketqa-nq-table7` takes three hours on one core, including the readers of rocketqa-nq.
+    Source: Qu et al., RocketQA, NAACL 2021, section A.2 and Table 7. Expected from the paper preset on NQ's test
+    questions, answer@5 (not run by us): in-batch negatives .685, cross-batch .689, hard negatives without denoising
+    .680, with it .732, augmentation .740.
     """
     book = _denoised(preset, "RocketQA, Table 7")
     _lay_questions(book, preset)

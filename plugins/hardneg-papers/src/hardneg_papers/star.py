@@ -1,6 +1,6 @@
-"""STAR (Zhan et al., SIGIR 2021), also for other kinds of retrievers, negatives of SimANS and batches of TAS-B.
+"""Recipes for STAR (Zhan et al., SIGIR 2021), also as sparse retrieval and late interaction, and for SimANS and TAS-B.
 
-Demos train all-MiniLM-L6-v2 on docstrings, `small` on more of them, in minutes and without a network; the
+Demos train all-MiniLM-L6-v2 on docstrings, the presets `small` on more of them, in minutes and offline; the
 presets `paper` need a GPU.
 """
 
@@ -17,7 +17,7 @@ _DISTILBERT = {"name": "distilbert/distilbert-base-uncased", "layer_norm": False
 
 
 def star(book: Book, preset: str, warm: Tree | None = None, **options: Any) -> None:
-    """Add STAR on static hard negatives; in the preset `paper`, after a warm-up on BM25's with the options `warm`."""
+    """Add STAR on static hard negatives; in the preset `paper`, after a warm-up on BM25's, with the options `warm`."""
     whole, more = (_MORE, BY_START) if preset == "small" else (_FEW, {})
     if preset == "paper":
         negatives = book.mined("bm25-negatives", "bm25-index", "bm25")
@@ -37,7 +37,7 @@ def star(book: Book, preset: str, warm: Tree | None = None, **options: Any) -> N
 
 
 def started(title: str, preset: str, paper: Book | None = None, **model: Any) -> Book:
-    """Start the book of STAR for a preset."""
+    """Return a book for STAR: `paper` or RoBERTa on MS MARCO in that preset, else docstrings with options `model`."""
     if preset == "paper":
         return paper or roberta(title)
     if preset == "small":
@@ -65,7 +65,7 @@ def _star_out(book: Book, preset: str, index: str = "star-index") -> Tree:
 
 
 def star_inbatch_passage(preset: DemoSmallOrPaper = "demo") -> Tree:
-    """STAR compared with in-batch negatives, the cheapest training.
+    """STAR compared with in-batch negatives, the cheapest method.
 
       hardneg recipe run star-inbatch-passage --preset small   `paper`: MS MARCO passages, RoBERTa-base
 
@@ -121,9 +121,9 @@ def star_colbert(preset: DemoSmallOrPaper = "demo") -> Tree:
     Demo and small start from the transformer of all-MiniLM-L6-v2, which is not a late-interaction model, without
     pooling and with a new orthonormal projection to 128 dimensions. `as shipped` is this model, untrained.
     Source: Khattab and Zaharia, ColBERT, SIGIR 2020, sections 3 and 4.1, for the model: 128 dimensions, queries padded
-    to 32 tokens, documents of 180, no punctuation, rate 3e-6, batches of 32, 200,000 steps; Zhan et al., SIGIR 2021,
-    sections 6.1 and 7.3, for the training. Expected from the paper preset: no paper has this row. The warm-up model is
-    ColBERT, with MRR@10 .360, R@1000 .968 on the dev queries (its Table 2; not run by us).
+    to 32 tokens, documents of 180, no punctuation, learning rate 3e-6, batches of 32, 200,000 steps; Zhan et al., SIGIR
+    2021, sections 6.1 and 7.3, for the training. Expected from the paper preset: no paper has this row. The warm-up
+    model is ColBERT, with MRR@10 .360, R@1000 .968 on the dev queries (its Table 2; not run by us).
     """
     title = "STAR for late interaction on passages"
     paper: Book | None = None
@@ -199,16 +199,16 @@ def simans_passage(preset: DemoSmallOrPaper = "demo") -> Tree:
 
 
 def tas_b(preset: DemoSmallOrPaper = "demo") -> Tree:
-    """TAS-B: the margins of two teachers, in batches of one topic, negatives drawn evenly over the margins.
+    """TAS-B: distillation of two teachers' margins, in batches of one topic, with negatives drawn evenly by margin.
 
       hardneg recipe run tas-b                                 `paper`: MS MARCO passages, DistilBERT
 
     Source: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with Balanced Topic Aware Sampling,
     SIGIR 2021, sections 3 and 4. In the demo, STAR is the teacher, as a run for the documents of each query and as the
     guide for other documents of the batch, because no cross-encoder is packaged. The paper uses cross-encoders for the
-    former and ColBERT for the latter; the preset paper uses vectors of the guide instead. Rows with shorter names omit
-    parts. Expected from the paper preset: nothing published, as its teachers differ. The paper reports MRR@10 .340 on
-    dev queries (Table 4). Here, these select the best weights, so the report uses the queries of TREC 2019 DL.
+    former and ColBERT for the latter; the preset paper uses vectors of the guide instead. The other rows omit parts.
+    Expected from the paper preset: nothing published, as its teachers differ. The paper reports MRR@10 .340 on dev
+    queries (Table 4). Here, dev queries select the best weights, so the report uses the queries of TREC 2019 DL.
     """
     paper = preset == "paper"
     book = started("TAS-B on passages", preset)

@@ -107,7 +107,7 @@ def fewer_bits(preset: DemoOrFull = "demo") -> Tree:
 
 
 def iterated_negatives(preset: DemoOrFull = "demo") -> Tree:
-    """How much of the gain of repeatedly mined hard negatives do in-batch negatives bring for free?
+    """How much of the gain from repeatedly mined hard negatives do in-batch negatives bring for free?
 
     `hardneg recipe run iterated-negatives`. `pairs` learn from one negative per query, without in-batch negatives: a
     random one, one of the top 15, or one re-mined once. The other rows also have in-batch negatives.
@@ -134,7 +134,7 @@ def iterated_negatives(preset: DemoOrFull = "demo") -> Tree:
 def many_collections(
     preset: DemoOrFull = "demo", collections: dict[str, Tree | str] | None = None, alone: list[str] | None = None
 ) -> Tree:
-    """One model for several collections, mixed by size, its square root, or evenly, compared with one model each.
+    """One model for several collections, mixed by size, its square root, or evenly, compared with a model for each.
 
       hardneg recipe run many-collections --preset full --set "collections={a: 'beir:A', b: 'beir:B'}"
 
@@ -209,8 +209,8 @@ def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
 
     `hardneg recipe run negatives-compared`. All rows have the loss of STAR, the same number of steps and the same
     rates, so that they differ only in their negatives. ADORE continues from STAR with only the query encoder, so it has
-    twice the steps. ANCE-Tele has three trainings. Source: see star-static and the pages in docs/methods. Expected, on
-    895 queries: docs/results/negatives.md.
+    twice the steps. ANCE-Tele has three training runs. Source: see star-static and the pages in docs/methods. Expected,
+    on 895 queries: docs/results/negatives.md.
     """
     options: Tree = {"max_steps": 60, "batch_size": 32, "weight_decay": 0.0, "warmup_steps": 5}
     loss = {"name": "star", "temperature": 0.05}

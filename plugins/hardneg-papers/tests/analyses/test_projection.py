@@ -139,7 +139,7 @@ def test_what_cannot_be_shown_is_told(options, told):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"indexes": {"a": "i"}}, "2 items, before and after; or give runs or mined"),
+        ({"indexes": {"a": "i"}}, "two entries, before and after, unless runs or mined"),
         ({"indexes": {"a": "i"}, "runs": {"relevant": "r"}}, "relevant: used for two groups"),
         ({"indexes": {"a": "i"}, "runs": {"r": "r"}, "wins": 2}, "wins needs two runs"),
         ({"indexes": {"a": "i"}, "runs": {"r": "r"}, "models": {"b": "m"}}, "no index is labelled b"),

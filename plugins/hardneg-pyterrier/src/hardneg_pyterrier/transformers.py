@@ -12,7 +12,7 @@ import pyterrier as pt
 import hardneg.plugin as hp
 
 DEPTH = 1000
-"""Default number of documents per query."""
+"""Default maximum number of documents per query."""
 _COLUMNS = ("docno", "score", "rank")
 _EMPTY = hp.RankedList((), np.empty(0, np.float32))
 
@@ -31,7 +31,7 @@ class Run(pt.Transformer):  # type: ignore[misc]
         return dict(hp.run_files.read_run(self.path))
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
-        """Return result rows for query rows with `qid`; ranks start at 0."""
+        """Return a result row per listed document of query rows with `qid`; ranks start at 0."""
         pt.validate.query_frame(queries, extra_columns=[])
         kept = queries.drop(columns=[name for name in _COLUMNS if name in queries])
         parts = [self._hits(str(query_id)) for query_id in kept["qid"]]
@@ -68,8 +68,8 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
     ) -> None:
         """Choose an index of a run folder.
 
-        index: the stage of the index; default the published index. depth: number of documents per query. store: the
-        run's store; default hardneg's. device: default the best available.
+        index: the stage of the index; by default, the published one. depth: maximum number of documents per query.
+        store: the run's store; by default, hardneg's. device: by default, the best available.
 
         Raises:
             DataError: the folder is not a run folder.
@@ -81,7 +81,7 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         stage = next(iter(indexes), None) if index is None else index
         if stage not in indexes:
             has = ", ".join(indexes) or "none in this store; set `store` to the store of the run"
-            raise hp.errors.UsageError(f"{folder}: no index {index or ''}; available: {has}")
+            raise hp.errors.UsageError(f"{folder}: no index{f' {index}' if index else ''}; available: {has}")
         self._hold(indexes[stage], depth, device)
 
     @classmethod
@@ -119,7 +119,7 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
 
     @cached_property
     def opened(self) -> hp.recipes.OpenedIndex:
-        """The index and its model."""
+        """The index and its model, opened at the first use."""
         return hp.recipes.OpenedIndex.open(self.laid, self.device)
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
@@ -143,7 +143,7 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
 
 
 class Reranker(pt.Transformer):  # type: ignore[misc]
-    """Reranking of each query's documents, best first."""
+    """Reranking of each query's documents with a reranker plugin; results are best first."""
 
     def __init__(self, plugin: str, *, text: str = "text", **options: Any) -> None:
         """Configure a reranker plugin, such as `cross-encoder`. text: column with the text of the documents.
@@ -159,11 +159,11 @@ class Reranker(pt.Transformer):  # type: ignore[misc]
 
     @classmethod
     def from_folder(cls, folder: str | Path, **options: Any) -> "Reranker":
-        """Open the folder of a cross-encoder that a recipe trained."""
+        """Return a reranker for the folder of a cross-encoder that a recipe trained; options as for `cross-encoder`."""
         return cls("cross-encoder", source=str(folder), **options)
 
     def transform(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows with new scores and ranks, which start at 0; ties keep their order."""
+        """Return the rows with new scores and ranks from 0, sorted by rank within each query; ties keep their order."""
         pt.validate.result_frame(frame, extra_columns=["query", self.text])
         if not len(frame):
             return frame.assign(score=pd.Series(dtype=float), rank=pd.Series(dtype=int))

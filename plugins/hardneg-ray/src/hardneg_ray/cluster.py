@@ -22,14 +22,14 @@ class ClusterLost(errors.ArtifactError):
 
 @dataclass(frozen=True)
 class Needs:
-    """The resources that an actor needs."""
+    """The numbers of GPUs and cores that each actor reserves, which may be fractions."""
 
     num_gpus: float
     num_cpus: float
 
     @property
     def words(self) -> str:
-        """The resources in words."""
+        """The resources for messages, such as `1 GPU and 4 cores`."""
         return f"{self.num_gpus:g} GPU and {self.num_cpus:g} cores" if self.num_gpus else f"{self.num_cpus:g} cores"
 
 
@@ -53,12 +53,12 @@ class Cluster:
         return Needs(num_gpus, num_cpus)
 
     def room(self, needs: Needs) -> int:
-        """Return the number of actors that fit on the cluster if it is idle."""
+        """Return the number of actors with these needs that fit on the idle cluster."""
         by_machine = zip(self._machines("CPU"), self._machines("GPU"), strict=True)
         return sum(_fitting(cpus, needs.num_cpus, _fitting(gpus, needs.num_gpus)) for cpus, gpus in by_machine)
 
     def beside_driver(self, actor: type[Any]) -> Any:
-        """Return a factory for actors of a class on this machine, which reserve no resources."""
+        """Return a factory for actors of a class that run on this machine, reserve no resources, and restart."""
         here = NodeAffinitySchedulingStrategy(self.node, soft=False)
         return ray.remote(actor).options(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here)
 

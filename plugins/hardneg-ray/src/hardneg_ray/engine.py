@@ -21,11 +21,11 @@ class Ray:
     Args:
         address: the cluster to join; `auto` joins the cluster that `ray start` started on this machine, or starts one;
             `local` starts one, which only this user can reach, from this machine.
-        actors: number of actors at a time; `auto` starts as many as fit, and more when the cluster grows.
+        actors: maximum number of actors at a time; `auto` starts all that fit, and more when the cluster grows.
         num_gpus: number of GPUs per actor, which may be a fraction; default 1 if the cluster has GPUs.
         num_cpus: number of cores and threads per actor; by default, the machine's cores per GPU, or without GPUs, its
             cores per actor (all cores if `actors` is `auto`).
-        losses: how often the same blocks, or a cluster started here, may be lost before the stage ends with an error.
+        losses: number of times that the same blocks, or a cluster started here, are lost before the stage fails.
         patience: seconds to wait for free resources for the first actor.
         object_store_memory: bytes of shared memory for a cluster that is started here.
     """
@@ -47,7 +47,7 @@ class Ray:
                 raise errors.PluginError(f"{name} is {value}; it must be at least {bound}")
 
     def make(self, context: "stages.StageContext[stages.StageSpec]") -> Mapping[str, Any]:
-        """Run a stage on the cluster, or in this process if it reads local files, such as query vectors.
+        """Run a stage on the cluster, or in this process if it reads local files, such as query vectors; return facts.
 
         Raises:
             UsageError: there is no such cluster, or it has no free resources.

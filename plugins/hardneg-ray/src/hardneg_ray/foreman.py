@@ -1,4 +1,4 @@
-"""The driver, which opens a stage, assigns its missing blocks to the actors of a cluster, and joins the blocks."""
+"""The driver, which opens a stage, assigns its missing blocks to the actors of a cluster, and finishes the stage."""
 
 import time
 import uuid
@@ -43,7 +43,7 @@ class Ranges:
         return taken
 
     def give_back(self, numbers: Iterable[int]) -> int:
-        """Put back the blocks of a lost actor; return how often its first block was lost."""
+        """Put back the blocks of a lost actor; return how often the first of them has been lost, 0 without blocks."""
         back = list(numbers)
         self._missing = sorted([*self._missing, *back])
         self._lost.update(back[:1])
@@ -138,7 +138,7 @@ class Foreman:
                 self._give_up(lost.member)
 
     def dismiss(self, member: Member) -> None:
-        """Kill an actor; if it stays alive for a while, it writes the same bytes as others."""
+        """Kill an actor; if it survives for a while, it writes the same bytes as the actors that replace it."""
         self.members.remove(member)
         ray.kill(member.actor)
 

@@ -30,7 +30,7 @@ _QUIET: dict[str, Any] = {"log_to_driver": False, "configure_logging": True, "lo
 
 @contextmanager
 def joined(options: Ray) -> Iterator[Cluster]:
-    """Join the cluster of the options during a block; use the current cluster if this process is already in one.
+    """Yield the cluster of the options, joined or started for the block, or one that this process is already in.
 
     Raises:
         UsageError: there is no such cluster.
@@ -48,7 +48,7 @@ def joined(options: Ray) -> Iterator[Cluster]:
 
 @contextmanager
 def beside(work: Callable[[], Result]) -> Iterator[Result]:
-    """Yield the result of a function that runs in a thread, which ends with the block.
+    """Run a function in a thread that ends with the block, and yield the function's result.
 
     This keeps signals working: Ray waits in C code while it starts, and replaces the program's signal handlers.
     Processes that Ray starts end with the thread.

@@ -13,7 +13,7 @@ _SQUARES = "squares"
 
 
 class Squares(hp.stages.StageSpec):
-    """Write the squares of 0 to `count` - 1. size: per block. pause: seconds per block. broken: number that fails."""
+    """Write the squares of 0 to `count` - 1. size: numbers per block. pause: seconds per block. broken: one to fail."""
 
     version = 1
     artifact_type = "numbers"

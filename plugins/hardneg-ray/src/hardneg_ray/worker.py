@@ -42,7 +42,7 @@ class Failed:
 
     @classmethod
     def of(cls, error: Exception) -> "Failed":
-        """Record a caught error."""
+        """Return the message of a caught error, with its traceback."""
         classes = [
             each.__name__ for each in type(error).__mro__ if each.__module__ == hp.errors.HardnegError.__module__
         ]
@@ -50,7 +50,7 @@ class Failed:
         return cls(classes[0] if isinstance(error, hp.errors.HardnegError) else "", str(error), trace)
 
     def error(self) -> Exception:
-        """Return the error to raise here; unknown errors include their traceback."""
+        """Return the error to raise here: one of the same hardneg class, else a RuntimeError with the traceback."""
         if not self.class_name:
             return RuntimeError(f"an actor failed:\n{self.trace}")
         error_class = getattr(sys.modules[hp.errors.HardnegError.__module__], self.class_name)
@@ -63,13 +63,13 @@ Report = Opened | Block | Failed
 
 
 class Desk:
-    """An actor on the driver's machine that stores the choices that all actors must share in a file."""
+    """An actor on the driver's machine that records, in a file, the choices that all actors must share."""
 
     def __init__(self, choices: Path) -> None:
         self._file, self._choices = choices, choices_in(choices)
 
     def chosen(self, subject: str) -> str | None:
-        """Return the choice for a subject, if there is one."""
+        """Return the recorded choice for a subject, or None."""
         return self._choices.get(subject)
 
     def settle(self, subject: str, proposal: str) -> str:
@@ -86,7 +86,7 @@ def choices_file(folder: Path) -> Path:
 
 
 def choices_in(path: Path) -> dict[str, str]:
-    """Return the choices in a file by subject; empty without a file."""
+    """Return the choices in a file by subject; empty if there is no file."""
     chosen: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return chosen
 
@@ -105,7 +105,7 @@ class BlockActor:
         self._blocks: hp.stage_work.StageBlocks | None = None
 
     def open(self) -> Report:
-        """Open the stage, whose folder must be visible on this machine."""
+        """Open the stage; return `Opened`, or `Failed`, for instance if this machine cannot see the stage's folder."""
         report: Report = self._reported(self._open)
         return report
 

@@ -54,7 +54,7 @@ class Generation:
 
     @classmethod
     def opened(cls, options: "Seq2seq", device: str | None) -> "Generation":
-        """Open the network on a device, or on the best one. Raises ModelError if it cannot be opened."""
+        """Open the network on `device`, by default the best one. Raises ModelError if it cannot be opened."""
         from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
         folder = model_files.locate(options.source, options.revision, fetch=True).path
@@ -77,7 +77,7 @@ class Generation:
         return cls(options, network.to(target).eval(), tokenizer)
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
-        """Yield queries like `Seq2seq.write`."""
+        """Yield one `Written` per document, in order, like `Seq2seq.write`; documents are read 256 at a time."""
         stream = iter(documents)
         while window := list(islice(stream, _WINDOW)):
             texts = [self.options.prefix + document.contents if document.text.strip() else "" for document in window]
@@ -100,7 +100,7 @@ class Generation:
 
     @torch.inference_mode()
     def _generated(self, ids: Sequence[list[int]], texts: Sequence[str], count: int, seed: int) -> list[str]:
-        """Return `count` queries of each text, text by text."""
+        """Return `count` generated queries for each text, text by text, in the order of the texts."""
         from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopPLogitsWarper
 
         options, device = self.options, self.network.device
@@ -138,7 +138,7 @@ class Generation:
 
 @contextmanager
 def writing(options: "Seq2seq", counts: MutableMapping[str, float], device: str | None) -> Iterator[Generation]:
-    """Yield the network, opened once for all documents; its totals are added to `counts` at the end."""
+    """Yield the network, opened once for all documents; at the end, its non-zero totals are written to `counts`."""
     opened = options.opened(device)
     yield opened
     counts.update({what: count for what, count in opened.counts.items() if count})

@@ -26,7 +26,7 @@ class Seq2seq:
         length: maximum number of tokens of a passage, including special tokens.
         query_tokens: maximum number of tokens of a query.
         top_k: number of most likely tokens from which each token is drawn; 1 always selects the most likely.
-        top_p: total probability of the most likely tokens from which each token is drawn.
+        top_p: minimum total probability of the most likely tokens from which each token is drawn; 1 keeps all.
         temperature: divisor of the network's scores before the draw.
         precision: `bf16`, `fp32`, or `auto`, which is bf16 on a GPU that supports it.
         tokens_per_batch: number of tokens of the passages in a batch, times the requested queries per passage.
@@ -59,14 +59,14 @@ class Seq2seq:
         return stores.digest(resolving.model_content(model_files.locate(self.source, self.revision)))
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
-        """Yield up to `count` distinct queries for each document. Raises ModelError if the network cannot be opened."""
+        """Yield each document in order with up to `count` distinct queries. Raises ModelError like `opened`."""
         with self.writing({}, None) as writer:
             yield from writer.write(documents, count=count, seed=seed)
 
     def writing(
         self, counts: MutableMapping[str, float], device: str | None
     ) -> AbstractContextManager[protocols.QueryWriter]:
-        """Yield a writer with the network opened once. Raises ModelError if that fails."""
+        """Return a context manager for a writer with the network opened once. Entering it may raise ModelError."""
         from hardneg_seq2seq.generation import writing
 
         return writing(self, counts, device)

@@ -16,7 +16,7 @@ _WEIGHTS = 1 << 20  # in a block of documents
 
 @dataclass(frozen=True)
 class Sparse:
-    """An index for exact search over the term weights of a learned sparse encoder: the folder of weights itself."""
+    """An index for exact search over the term weights of a learned sparse encoder, kept as the encoder wrote them."""
 
     version: ClassVar[int] = 1
     input: ClassVar[str] = "weights"
@@ -34,7 +34,7 @@ class Sparse:
 
 @dataclass(frozen=True)
 class SparseSearcher(index_checks.DecodedRows):
-    """A searcher of a folder of term weights, on the CPU; `progress` counts passages."""
+    """A searcher of a folder of term weights, on the CPU; `progress` shows the passages read by each search."""
 
     store: SparseStore
     progress: runtime.Progress | None = None
@@ -44,11 +44,11 @@ class SparseSearcher(index_checks.DecodedRows):
 
         Documents with a score of 0 or less, such as those without a common term, are not hits.
 
-        Raises UsageError if queries are texts or vectors, or have another number of terms, or if k is below 1.
-        Raises ArtifactError if the folder is damaged.
+        Raises UsageError if queries are texts or vectors, have another number of terms or invalid weights, or k is
+        below 1. Raises ArtifactError if the folder is damaged.
         """
         if not isinstance(queries, SparseRows):
-            raise errors.UsageError("a sparse index is searched with term weights; use the model that encoded it")
+            raise errors.UsageError("queries of a sparse index must be term weights; use the model that encoded it")
         queries.check(self.store.width)
         index_checks.check_depth(k)
         starts = range(0, len(queries), _QUERIES)

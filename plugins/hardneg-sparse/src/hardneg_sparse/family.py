@@ -46,7 +46,7 @@ class Splade(resolving.FolderFamily):
             raise errors.PluginError(f"sparse: max_terms must be at least 1, not {self.max_terms}")
 
     def full(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
-        """Return the full spec; a new model's default is dot. Raises ModelError if it sets fields of dense models."""
+        """Return the full spec; by default, a new model has similarity dot. Raises ModelError for dense-only fields."""
         spec = model.spec
         if odd := spec.changed(sorted(_OF_VECTORS)):
             raise errors.ModelError(f"model {spec.name!r}: {', '.join(odd)} cannot be set for term weights")
@@ -58,7 +58,7 @@ class Splade(resolving.FolderFamily):
         return super().full(replace(model, spec=replace(spec, similarity="dot")) if new else model)
 
     def remarks(self, files: model_files.ModelFolder) -> list[str]:
-        """Return a remark that a new head is initialised, if the folder has none."""
+        """Return a remark that a new head is initialised if the folder has none, else an empty list."""
         architectures = model_files.read_json(files.path / "config.json").get("architectures") or []
         if self.saved(files) or any(str(name).endswith("ForMaskedLM") for name in architectures):
             return []
@@ -69,7 +69,7 @@ class Splade(resolving.FolderFamily):
         return files.saved_class in self.own
 
     def content_digest(self, model: resolving.ResolvedModel) -> str:
-        """Return a digest of the files and the spec, with `max_active_dims` or the options that the folder lacks."""
+        """Return a digest of the files, the spec and the options, with `max_terms` from the files if it is not set."""
         own, options = self.saved(model.files), stores.plugin_identity(self.called, self)["options"]
         if own and (most := model.files.config.get("max_active_dims")) is not None:
             options.setdefault("max_terms", most)
@@ -80,7 +80,7 @@ class Splade(resolving.FolderFamily):
     def load(
         self, model: resolving.ResolvedModel, device: str | None = None, precision: Any = None
     ) -> "encoders.Encoder":
-        """Open the model in evaluation mode. Raises ModelError if it does not support its spec."""
+        """Open the model in evaluation mode. Raises ModelError if its files are incomplete or do not fit the spec."""
         from hardneg.plugin import encoders
         from hardneg_sparse.modules import load_module, terms_of
         from hardneg_sparse.weights import TermWeights

@@ -57,7 +57,7 @@ class Flops:
             raise errors.PluginError("flops: " + "; ".join(wrong))
 
     def __call__(self, batch: records.EncodedBatch) -> Tensor:
-        """Return the penalty, a scalar."""
+        """Return the sum of the weighted penalties on queries and documents, times `share(batch.done)`; a scalar."""
         once = torch.ones(len(batch.queries), device=batch.queries.device)
         queries = flops(batch.queries, once, self.query_threshold)
         documents = flops(batch.documents, batch.counts, self.document_threshold)
@@ -71,8 +71,8 @@ class Flops:
 def flops(weights: Tensor, counts: Tensor, threshold: int | None = None) -> Tensor:
     """Return the sum over terms of the squared mean weight.
 
-    weights: float [n, V], of n texts, non-negative. counts: [n], how often each text counts. threshold: texts with at
-    most this many terms add nothing to the means; None counts all texts.
+    weights: float [n, V], non-negative, of n texts. counts: [n], the weight of each text in the mean. threshold: texts
+    with at most this many terms add nothing to the means; None counts all texts.
 
     Source: Formal et al., SPLADE (SIGIR 2021), Eq. 4; Shen et al. (arXiv 2504.14839) for the threshold.
     """

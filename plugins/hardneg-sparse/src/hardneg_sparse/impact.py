@@ -40,7 +40,7 @@ _BUFFER = 256.0  # MiB that Lucene keeps in memory before it writes to disk
 def frequency_texts(
     offsets: NDArray[np.int64], terms: NDArray[np.object_], frequencies: NDArray[np.int64]
 ) -> list[str]:
-    """Write each document's terms and positive frequencies as text for Lucene to index.
+    """Return each document's terms and positive frequencies as text for Lucene to index.
 
     The text of a document without terms is not empty, since Anserini skips empty documents.
 
@@ -134,7 +134,7 @@ class Impact:
         words, lost = store.terms or [str(number) for number in range(store.width)], 0
         if odd := [word for word in words if APART in word or BEHIND_TERM in word]:
             raise errors.UsageError(
-                f"{source}: the term {odd[0]!r} is not possible in a Lucene index; use the index sparse"
+                f"{source}: the term {odd[0]!r} cannot be stored in a Lucene index; use the index sparse"
             )
         terms = np.array([word + BEHIND_TERM for word in words], object)
         with _writing(path) as add, progress.task("index", len(store), "passages") as task:
@@ -155,7 +155,7 @@ class Impact:
         return total
 
     def impacts(self, rows: SparseRows, whose: str) -> NDArray[np.int64]:
-        """Return scaled integer weights, int64. Raises UsageError, prefixed with `whose`, if negative or too large."""
+        """Return scaled, rounded weights, int64. Raises UsageError, prefixed with `whose`, if negative or too large."""
         if (rows.weights < 0).any():
             raise errors.UsageError(f"{whose}weights are below 0, which Lucene does not support; use the index sparse")
         impacts = np.rint(rows.weights.astype(np.float64) * self.scale)
@@ -192,10 +192,10 @@ class ImpactSearcher:
 
         Scores are inner products of the rounded weights. Ties at the end of a list are resolved by id, as in Anserini.
 
-        Raises UsageError if queries are texts or vectors, have other terms or negative weights, or if k is below 1.
+        Raises UsageError if queries are texts or vectors, have another number of terms or negative weights, or k < 1.
         """
         if not isinstance(queries, SparseRows):
-            raise errors.UsageError("an impact index is searched with term weights; use the model that encoded it")
+            raise errors.UsageError("queries of an impact index must be term weights; use the model that encoded it")
         queries.check(len(self.terms))
         index_checks.check_depth(k)
         hits = index_checks.no_hits(len(queries), k)

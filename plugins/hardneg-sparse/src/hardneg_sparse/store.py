@@ -46,13 +46,13 @@ class SparseRows(records.EncodedRows):
         return csr_array((self.weights, self.terms, self.offsets), shape=(len(self), self.width))
 
     def score_matrix(self, documents: Self) -> NDArray[np.float32]:
-        """Compute the inner product of each query with each document, float32 [Q, D]. Raises the same as `check`."""
+        """Compute the inner product of each query with each document, float32 [Q, D]. Raises as `check` does."""
         self.check(documents.width)
         products: NDArray[np.float32] = (self.matrix @ documents.matrix.T.tocsr()).toarray()
         return products
 
     def score_pairs(self, documents: Self) -> NDArray[np.float32]:
-        """Compute the inner product of each query with its document, float32 [n]. Raises the same as `check`."""
+        """Compute the inner product of each query with its document, float32 [n]. Raises as `check` does."""
         self.check(documents.width)
         products: NDArray[np.float32] = (self.matrix * documents.matrix).sum(1, dtype=np.float32)
         return products
@@ -66,7 +66,7 @@ class SparseRows(records.EncodedRows):
 
 
 def fault(rows: SparseRows) -> str:
-    """Describe the fault of term weights and the first affected text; empty if they are valid."""
+    """Return a description of a fault in term weights and the first text that has it; empty if they are valid."""
     if len(rows.offsets) < 1 or rows.offsets[0] != 0 or (np.diff(rows.offsets) < 0).any():
         return "offsets do not ascend from 0"
     if not rows.offsets[-1] == len(rows.terms) == len(rows.weights):
@@ -84,7 +84,7 @@ def fault(rows: SparseRows) -> str:
 
 
 def write_terms(folder: Path, terms: Sequence[str]) -> None:
-    """Write the word of each term, in order. Raises DataError if one is empty or has a line break."""
+    """Write the word of each term, one per line. Raises DataError if one is empty or has a line break."""
     if odd := [term for term in terms if not term or "\n" in term]:
         raise errors.DataError(f"{folder}: the term {odd[0]!r} is empty or has a line break; rename it")
     stores.replace_text(folder / TERMS, "".join(f"{term}\n" for term in terms))
@@ -114,7 +114,7 @@ class SparseWriter(index_files.RowsWriter):
         self._lines[_OFFSETS].write(np.zeros(1, _OFFSETS[1]).data)
 
     def write(self, rows: SparseRows) -> None:
-        """Write the next texts. Raises UsageError if too many or of other terms, ArtifactError if invalid."""
+        """Write the next texts. Raises UsageError for too many texts or another width, ArtifactError for a fault."""
         if rows.width != self.width:
             raise errors.UsageError(f"{self.folder}: {rows.width} terms instead of {self.width}")
         if problem := fault(rows):
@@ -127,7 +127,7 @@ class SparseWriter(index_files.RowsWriter):
         self._size += len(rows.terms)
 
     def write_terms(self, terms: Sequence[str]) -> None:
-        """Write the word of each term. Raises UsageError unless `width` are distinct, DataError like `write_terms`."""
+        """Write the words of the terms. Raises UsageError unless they are `width` distinct words; see `write_terms`."""
         if len(terms) != self.width or len(set(terms)) != self.width:
             raise errors.UsageError(f"{self.folder}: {len(set(terms))} different terms instead of {self.width}")
         write_terms(self.folder, terms)
@@ -143,7 +143,7 @@ class SparseWriter(index_files.RowsWriter):
 
 
 class SparseStore:
-    """A folder of term weights opened for reading, with memory maps only for `gather`."""
+    """A folder of term weights opened for reading; only `offsets` and `gather` use memory maps."""
 
     def __init__(self, folder: Path, width: int, count: int) -> None:
         self.folder, self.width, self.count = folder, width, count
@@ -203,7 +203,7 @@ class SparseStore:
 
     @cached_property
     def terms(self) -> Sequence[str] | None:
-        """The word of each term; None if unknown. Raises ArtifactError if there are fewer or more."""
+        """The word of each term; None if unknown. Raises ArtifactError unless there are `width` distinct words."""
         if not (self.folder / TERMS).exists():
             return None
         terms = read_terms(self.folder)
@@ -214,7 +214,7 @@ class SparseStore:
         return terms
 
     def read(self, start: int, stop: int) -> SparseRows:
-        """Return a copy of rows `start` to `stop`, without memory-mapping. Raises ArtifactError if they are damaged."""
+        """Return a copy of rows [start:stop], without memory-mapping. Raises ArtifactError if they are damaged."""
         start, stop, _ = slice(start, stop).indices(self.count)
         offsets = self._offsets.read(start, max(start, stop) + 1)
         where, first, last = f"from row {start} on", int(offsets[0]), int(offsets[-1])
@@ -223,7 +223,7 @@ class SparseStore:
         return self._sound(SparseRows(offsets - first, terms, weights, self.width), where)
 
     def blocks(self, rows: int, weights: int, start: int = 0) -> Iterator[tuple[int, SparseRows]]:
-        """Yield the first row and the rows of blocks of up to `rows` rows and `weights` weights, or of one row."""
+        """Yield blocks from `start` on with their first row: up to `rows` rows and `weights` weights, or one row."""
         while start < self.count:
             offsets = self._offsets.read(start, min(start + rows, self.count) + 1)
             held = int(np.searchsorted(offsets - offsets[0], weights, "right")) - 1

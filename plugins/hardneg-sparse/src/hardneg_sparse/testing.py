@@ -21,7 +21,7 @@ def drawn_weights(count: int, dimension: int) -> SparseRows:
 
 
 def drawn_queries(documents: SparseRows) -> SparseRows:
-    """Sample a few queries, some without terms."""
+    """Sample nine queries with integer weights over the terms of `documents`, two of them without terms."""
     draws = runtime.generator(4, "queries").standard_normal((_QUERIES, documents.width)).astype(np.float32)
     draws[-1] = 0
     return _weights(draws)
@@ -42,7 +42,7 @@ def _dense(rows: SparseRows) -> NDArray[np.float32]:
 
 
 def write_weights(folder: Path, documents: SparseRows) -> Path:
-    """Write documents in the format of the stage `encode`, with the ids `d0`, `d1`, ...."""
+    """Write documents in the format of the stage `encode`, with the ids `d0`, `d1`, ...; return the folder."""
     with SparseWriter(folder, documents.width, len(documents)) as writer:
         writer.write(documents)
         writer.write_terms([f"t{number}" for number in range(documents.width)])
@@ -55,19 +55,19 @@ class WeightIndexTests(IndexTests):
     """Contract tests for an index backend of term weights; set `plugin` and other attributes of `IndexTests`."""
 
     def documents(self, plugin: Any) -> SparseRows:
-        """Sample documents over `dimension` terms."""
+        """Sample `count` documents over `dimension` terms, with integer weights."""
         return drawn_weights(self.count, self.dimension)
 
     def encoded_queries(self, plugin: Any) -> SparseRows:
-        """Sample a few queries, some without terms."""
+        """Sample nine queries, two of them without terms."""
         return drawn_queries(self.documents(plugin))
 
     def write(self, folder: Path, documents: Any) -> Path:
-        """Write documents in the format of the stage `encode`."""
+        """Write documents in the format of the stage `encode`; return the folder."""
         return write_weights(folder, documents)
 
     def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:
-        """Compute inner products; 0 or less is not a hit."""
+        """Return inner products, float32 [Q, D]; -inf instead of 0 or less, which is not a hit."""
         products = _dense(queries) @ _dense(documents).T
         return np.where(products > 0, products, -np.inf).astype(np.float32)
 
@@ -76,11 +76,11 @@ class WeightEncoderTests(TrainableEncoderTests):
     """Contract tests for a sparse encoder; set `plugin` and other attributes of `TrainableEncoderTests`."""
 
     def check_encoded(self, encoded: Any, form: str, count: int, dimension: int) -> None:
-        """Fail if the encoding or its weights are invalid."""
+        """Fail if the encoding is invalid, or its weights are invalid or over another number of terms."""
         super().check_encoded(encoded, form, count, dimension)
         assert encoded.width == dimension, "broken rule: there are `dimension` terms"
         assert not fault(encoded), f"broken rule: weights are valid\n  found: {fault(encoded)}"
 
     def alike(self, one: Any, other: Any, tolerance: float) -> bool:
-        """Return whether weights are close; a missing weight counts as 0."""
+        """Return whether weights differ by at most `tolerance`; a missing weight counts as 0."""
         return len(one) == len(other) and bool(np.abs(_dense(one) - _dense(other)).max(initial=0) <= tolerance)

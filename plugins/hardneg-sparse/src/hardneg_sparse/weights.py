@@ -35,7 +35,7 @@ def can_be_narrow(parts: Sequence[Any]) -> bool:
 
 
 def narrow(parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: model_specs.Side) -> Tensor:
-    """Compute the weights of all terms, float32 [n, V], equal to the output of the parts themselves."""
+    """Return the weights of all terms, float32 [n, V], equal to the output of the parts but with less memory."""
     first, pooling, *rest = parts
     output = first.model.get_output_embeddings()
     output.forward = lambda values: values
@@ -108,7 +108,7 @@ class TermWeights(encoders.Representation):
         return towers.forward(parts, features, device, side)["sentence_embedding"]
 
     def gathered(self, batches: Iterable[tuple[NDArray[np.int64], Tensor]], count: int, dimension: int) -> SparseRows:
-        """Collect the texts in order; only non-zero weights are kept in memory."""
+        """Return the texts of all batches in row order; only non-zero weights are kept in memory."""
         parts = [(rows, self.collect(tensor)) for rows, tensor in batches]
         if not parts:
             return SparseRows(np.zeros(count + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), dimension)
@@ -116,7 +116,7 @@ class TermWeights(encoders.Representation):
         return SparseRows.join([tensor for _, tensor in parts])[order]
 
     def collect(self, tensor: Tensor) -> SparseRows:
-        """Copy the non-zero weights to the host."""
+        """Copy the non-zero weights to the host, or the `most` largest of each text."""
         from sentence_transformers.util import select_max_active_dims
 
         kept: Tensor = tensor.float() if self.most is None else select_max_active_dims(tensor.float(), self.most)
@@ -134,12 +134,12 @@ class TermWeights(encoders.Representation):
         return whole.index_put_(cells, torch.from_numpy(encoded.weights).to(device))
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
-        """Compute inner products without autocast, once per document for all of its columns."""
+        """Return inner products [Q, D], without autocast; `columns` selects and repeats documents afterwards."""
         scores = super().score(queries, documents, None)
         return scores if columns is None else scores[:, columns]
 
     def score_lists(self, queries: Tensor, encoded: SparseRows) -> Tensor:
-        """Compute inner products without autocast, with no more memory than the stored weights use."""
+        """Return each query's inner products [Q, n] with its own n texts, without autocast or dense documents."""
         text = torch.from_numpy(np.repeat(np.arange(len(encoded)), np.diff(encoded.offsets))).to(queries.device)
         term = torch.from_numpy(encoded.terms.astype(np.int64)).to(queries.device)
         weights, each = torch.from_numpy(encoded.weights).to(queries.device), len(encoded) // max(1, len(queries))
@@ -149,7 +149,7 @@ class TermWeights(encoders.Representation):
             return products.new_zeros(len(encoded)).index_add(0, text, products).view(len(queries), each)
 
     def writer(self, folder: Path, rows: Any, dimension: int) -> SparseWriter:
-        """Return a writer of the lists, with the words of the terms."""
+        """Return a writer of term weights to `folder`, after the words of the terms are written there."""
         writer = SparseWriter(folder, dimension, len(rows))
         if not (folder / TERMS).exists():
             writer.write_terms(self.terms)

@@ -1,4 +1,4 @@
-"""Costs: the times of trainings, operations and single queries, and the sizes of indexes."""
+"""Costs: the times of training runs, operations and single queries, and the sizes of indexes."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -47,15 +47,15 @@ class Operations(hn.Analysis):
     totals: Annotated[
         dict[hn.fields.Name, tuple[hn.fields.Name, ...]],
         hn.fields.Option("total", metavar="NAME=OPERATION[,OPERATION]"),
-    ] = Field(default_factory=dict, description="Consecutive operations whose times per unit to sum.")
+    ] = Field(default_factory=dict, description="Operations to add up, by their times per unit.")
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """By default, select all stages that have items."""
+        """By default, select each stage with items to count: indexes, runs, negatives and models."""
         return values if "stages" in values else {"stages": {name: name for name in types if types[name] in _UNITS}}
 
     def measure(self, inputs: hn.AnalysisInputs) -> list[Row]:
-        """Return the operations of each stage, from its manifest."""
+        """Return the operations of each stage, from its manifest, then the totals; see `operations` and `totals`."""
         results = operations({label: inputs.facts(f"stages.{label}") for label in self.stages})
         try:
             return [*results, *totals(results, self.totals)]
@@ -82,12 +82,12 @@ def _operation(name: str, kind: str, seconds: float | None, count: int, unit: st
 
 
 def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Row]:
-    """List the operations of stages, in order; stages: artifact type and facts by label.
+    """Return the operations of stages, in order, as dicts. stages: artifact type and facts by label.
 
     `operation`; `kind`: the stage's artifact type; `online`: whether users wait for it; `seconds`: its wall time, None
-    if unknown; `count`: the number of `unit` processed, 0 if unknown; `milliseconds` per
-    unit. A search is followed by its parts. A training on refreshed negatives is followed by its steps without waiting,
-    the parts of its refreshes, and the sum of these per step.
+    if unknown; `count`: the number of `unit` processed, 0 if unknown; `milliseconds` per unit. A search is followed by
+    its parts. A training run on refreshed negatives is followed by its steps without waiting, the parts of its
+    refreshes, and the sum of these per step.
 
     Source: ANCE (Xiong et al., ICLR 2021), table 5; its first version, table 3.
     """
@@ -114,7 +114,7 @@ def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Row]
 
 
 def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[Row]:
-    """Sum the times of the named operations per unit of the first; unknown if one of them is.
+    """Return, for each label, the sum of its operations' times per unit; None if any of them is unknown.
 
     Raises:
         UsageError: an operation is unknown, or its unit differs from that of the first.
@@ -128,7 +128,7 @@ def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[R
         parts = [known[name] for name in names]
         if len(units := dict.fromkeys(each["unit"] for each in parts)) > 1:
             raise hn.errors.UsageError(
-                f"{label}: cannot add times per {' and per '.join(units)}; use operations with one unit"
+                f"{label}: cannot add times per {' and per '.join(units)}; use operations with the same unit"
             )
         times, first = [each["milliseconds"] for each in parts], parts[0]
         seconds = None if None in times else sum(times) * first["count"] / 1000
@@ -259,7 +259,7 @@ class Latency(hn.Analysis):
 
 
 def latency(system: hn.System, texts: Sequence[str], depth: int) -> dict[str, Any]:
-    """Return milliseconds per query: `one`, the median over `texts` one by one; `batch`, the mean if searched at once.
+    """Return milliseconds per query: `one`, the median over `texts` one by one; `batch`, the mean if searched together.
 
     Each has `encode`, `search` and `total`. The first two queries also run once before the measurement.
 
@@ -285,7 +285,7 @@ _PEAKS = ("peak_memory", "peak_gpu_memory")
 
 
 class Costs(hn.Analysis):
-    """Show the time, steps, device and memory of trainings, and the speed relative to the first method.
+    """Show the time, steps, device and memory of training, and the speed relative to the first method.
 
     Example: hardneg analyze costs runs/star-passage --stage STAR=star --stage both=star,adore
     """
@@ -306,11 +306,11 @@ class Costs(hn.Analysis):
         ],
         hn.fields.Reference(("model", "index", "run", "negatives")),
         hn.fields.Option("stage", metavar="NAME=STAGE[,STAGE]"),
-    ] = Field(min_length=1, description="Stages to sum; by default, all that train.")
+    ] = Field(min_length=1, description="Stages whose costs to add up; by default, each training stage alone.")
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """By default, select the training stages of a run folder."""
+        """By default, use each stage of a run folder that writes a model as a separate method."""
         return values if "methods" in values else {"methods": {name: name for name in types if types[name] == "model"}}
 
     def measure(self, inputs: hn.AnalysisInputs) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ Pass = Callable[[], Iterable[tuple[int, NDArray[np.float32]]]]
 """A function that starts a pass over a corpus, in blocks of (first row, float32 [n, d]) in row order."""
 
 CUT = 200
-"""K in table 1, the depth from which negatives are chosen."""
+"""The default K of top-K errors, as in table 1: the depth to which negatives are mined."""
 _NAMED = ("indexes", "queries", "models", "runs")
 
 
@@ -159,8 +159,8 @@ def errors_in_run(
     """Count errors within the top `cut` negatives of each query that has positives and a list.
 
     A positive missing from a list ranks below it. If the list has fewer than `cut` negatives, the errors are a lower
-    bound, counted in `at_least`. Queries without positives, or without a list, are left out and
-    counted.
+    bound, counted in `at_least`. Queries without positives, or without a list, are
+    left out and counted.
 
     Args:
         lists: pairs of a query id and its document ids, best first.
@@ -210,9 +210,9 @@ def _results(
 
 
 def distribution(errors: Sequence[int]) -> list[dict[str, Any]]:
-    """Return shares by number of errors per query: 0, 1 to 9, 10 to 99, and so on.
+    """Return the distribution of the number of errors per query, in bins: 0, 1 to 9, 10 to 99, and so on.
 
-    Each bin has its bounds `low` and `high`, inclusive, and its shares of all `queries` and `errors`.
+    Each bin has inclusive bounds `low` and `high`, and its shares of all `queries` and of all `errors`.
 
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), figure 3.
     """
@@ -235,13 +235,13 @@ def errors_in_index(
     cut: int = CUT,
     device: str = "cpu",
 ) -> tuple[Rows, Rows]:
-    """Count total and top-K errors of each query, int64 [Q] each; ties by ascending row.
+    """Return the total errors and the top-K errors of each query, int64 [Q] each; ties rank by ascending row.
 
     Args:
         corpus: starts a pass over the vectors, which are read twice; only one block and its scores are in memory.
         queries: float32 [Q, d].
         positives: the rows of each query's positives.
-        aside: the rows of other documents that are no negatives of each query; may include positives.
+        aside: for each query, the rows of other documents that are not negatives; may include positives.
         cut: K.
         device: the device to compute on.
 

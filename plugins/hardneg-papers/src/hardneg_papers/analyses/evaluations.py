@@ -34,7 +34,7 @@ def estimates_of(inputs: hn.AnalysisInputs, wanted: str | None) -> tuple[str, Ma
 
 
 class Ablation(hn.Analysis):
-    """Draw the systems of an evaluation as bars of one metric, with 95 % intervals.
+    """Draw the systems of an evaluation as bars of one metric, with 95% intervals.
 
     Example: hardneg analyze ablation runs/adore-ablation-passage/metrics.json --plot ablation.svg
     """
@@ -57,7 +57,7 @@ class Ablation(hn.Analysis):
         return hn.Table(("system", results["metric"]), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Draw means over queries with 95 % intervals, in the order given; bars start at zero."""
+        """Draw a bar per system, from zero to its mean over queries, with its 95% interval, in the order given."""
         means = results["means"]
         ends = {label: results["intervals"].get(label) or (mean, mean) for label, mean in means.items()}
         errors = [[abs(means[label] - each[side]) for label, each in ends.items()] for side in (0, 1)]
@@ -89,7 +89,7 @@ class Matrix(hn.Analysis):
         ("", ""), description="The names of the row and column axes."
     )
     figure: Annotated[Literal["heatmap", "lines"], hn.fields.Option("form")] = Field(
-        "heatmap", description="The form of the figure."
+        "heatmap", description="Whether to draw a heatmap or lines."
     )
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
@@ -188,8 +188,8 @@ class AcrossCollections(hn.Analysis):
         """Return the means of each system by collection, their mean, its deviation over seeds, and its tests.
 
         Raises:
-            UsageError: no system, or not the baseline, has the metric on all collections; or the seeds of a system
-                differ between collections.
+            UsageError: no system has the metric on every collection, or the baseline does not; or the seeds of a
+                system differ between collections.
         """
         evaluations = {label: inputs.measured(f"evaluations.{label}") for label in self.evaluations}
         first = next(iter(evaluations.values())).results
@@ -199,12 +199,12 @@ class AcrossCollections(hn.Analysis):
         ]
         place = inputs.location("evaluations")
         if not everywhere:
-            raise hn.errors.UsageError(f"{place}: no system has {metric} on all collections")
+            raise hn.errors.UsageError(f"{place}: no system has {metric} on every collection; choose another metric")
         baseline = self.baseline or everywhere[0]
         if baseline not in everywhere:
             known = f"{hn.records.suggestion(baseline, everywhere)}; available: {', '.join(everywhere)}"
             raise hn.errors.UsageError(
-                f"{inputs.location('baseline')}: {baseline!r} has no {metric} on all collections{known}"
+                f"{inputs.location('baseline')}: {baseline!r} does not have {metric} on every collection{known}"
             )
         tables: dict[str, list[NDArray[np.float64]]] = {name: [] for name in everywhere}  # [seeds, queries] of each
         for system, rows in tables.items():
@@ -295,8 +295,8 @@ def spread_over_collections(
     all of them, so the seed component comes from means over collections. Collections are not sampled, so results do not
     generalize to others.
 
-    collections: the tables of each, by system in the same order. queries: the ids of each collection, in the order of
-    its tables, and their groups.
+    collections: for each, scores [seeds, queries] of both systems, or one table of their differences. queries: the ids
+    of each collection, in the order of its tables, and their groups.
     """
     from hardneg.plugin import intervals
 

@@ -46,7 +46,7 @@ class Denoising(hn.Analysis):
     )
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """Return each filter's shares by rank, and examples with texts of at most 300 characters."""
+        """Return `filters`, the shares by rank (see `shares`), and `examples`, with texts of at most 300 characters."""
         files = {label: inputs.mined(f"negatives.{label}") for label in self.negatives}
         results = {label: shares(dropped) for label, (dropped, _) in files.items()}
         shown: list[dict[str, Any]] = []
@@ -65,7 +65,7 @@ class Denoising(hn.Analysis):
         return {"filters": results, "examples": shown}
 
     def tables(self, results: Any) -> Sequence[hn.Table]:
-        """Return the table of shares and the table of examples, with positive, dropped and kept document by query."""
+        """Return the table of shares and, if any, of examples: a query's positive, dropped and first kept document."""
 
         def words(shown: Mapping[str, Any] | None) -> str:
             if shown is None:
@@ -149,7 +149,7 @@ def shares(dropped: Path) -> dict[str, Any]:
 
 
 def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]:
-    """Return the `count` queries with the highest-scoring dropped candidates, best first.
+    """Return the `count` queries that kept negatives and have the highest-scoring dropped candidates, best first.
 
     Each query has the highest-scoring document `dropped` by score, with rank and score, and the first negative `kept`,
     with rank (None if unknown), both without text.
@@ -205,7 +205,7 @@ def _most_confident(batch: pa.RecordBatch, count: int) -> Iterator[tuple[int, in
 
 
 Thresholds = Mapping[str, Sequence[float]]
-"""The thresholds to try, by the name of the filtering miner."""
+"""The thresholds to try, by the name of the miner that filters."""
 
 THRESHOLDS: dict[str, tuple[float, ...]] = {
     "denoised": (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.99),
@@ -249,7 +249,7 @@ class FalseNegativeRecall(hn.Analysis):
     run: Annotated[hn.fields.Name, hn.fields.Reference(("run",))] = Field(description="The TREC run to filter.")
     scores: Annotated[
         dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(("run",)), hn.fields.Option("filter-by")
-    ] = Field(default_factory=dict, description="A TREC run with the scores to filter by; default: the run itself.")
+    ] = Field(default_factory=dict, description="A TREC run with the scores to filter by; by default, the run itself.")
     thresholds: FilterThresholds = Field(THRESHOLDS, description="Thresholds to try; by default, a grid.")
     depth: int = Field(50, gt=0, description="Number of top documents to filter.")
     split: Annotated[hn.fields.Name, hn.fields.Option("-")] = "train"

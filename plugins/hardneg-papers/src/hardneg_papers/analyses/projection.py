@@ -24,7 +24,7 @@ class Projection(hn.Analysis):
 
     Shows the relevant documents of a query, and the negatives that the first index ranks highest. Instead of these,
     --run shows the top of each run, and --mined the training negatives; one --model is then enough. One --index with
-    two --model shows a query-side training, in which documents do not move.
+    two --model shows the training of a query encoder, in which documents do not move.
 
     Example: hardneg analyze projection --query ID --qrels Q --queries FILE --index FOLDER --model A --model B
     """
@@ -51,11 +51,11 @@ class Projection(hn.Analysis):
         100, gt=0, description="Number of top documents per group."
     )
     runs: hn.Runs = Field(
-        default_factory=dict, description="A TREC run, or LABEL=RUN, whose top documents form a group."
+        default_factory=dict, description="A TREC run, or LABEL=RUN, to show its top documents as a group."
     )
     mined: Annotated[
         dict[hn.fields.Name, hn.fields.Name], hn.fields.Reference(("negatives",)), hn.fields.Option("mined")
-    ] = Field(default_factory=dict, description="A negatives.arrow, or LABEL=FILE, whose negatives form a group.")
+    ] = Field(default_factory=dict, description="A negatives.arrow, or LABEL=FILE, to show its negatives as a group.")
     wins: int = Field(
         0, ge=0, description="Number of queries to show where the first run beats the second, and vice versa."
     )
@@ -66,7 +66,7 @@ class Projection(hn.Analysis):
         labels = [_RELEVANT, *self.runs, *self.mined]
         check_model_labels(self.indexes, self.models)
         if len(self.indexes) < 2 and not (self.runs or self.mined):
-            raise ValueError("indexes must have 2 items, before and after; or give runs or mined")
+            raise ValueError("indexes needs two entries, before and after, unless runs or mined is given")
         if twice := sorted({label for label in labels if labels.count(label) > 1}):
             raise ValueError(f"{', '.join(twice)}: used for two groups of documents; use different labels")
         if self.wins and (len(self.runs) < 2 or self.query):
@@ -75,7 +75,7 @@ class Projection(hn.Analysis):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Complete indexes and models: one index may serve both; with runs or mined negatives, one model is enough."""
+        """Label indexes and models: two models may share one index; with runs or mined negatives, one is enough."""
         indexes, models = (list(values.get(name, {}).values()) for name in ("indexes", "models"))
         if len(models) == len(indexes) == 1 and (values.get("runs") or values.get("mined")):
             return {**values, "models": dict(zip(values["indexes"], models, strict=True))}
@@ -89,7 +89,7 @@ class Projection(hn.Analysis):
         return {**values, **named, "models": dict(zip(sides, models, strict=True))}
 
     def measure(self, inputs: hn.AnalysisInputs) -> list[dict[str, Any]]:
-        """Return each query's text, whether it was won or lost, and the points [x, y] of query and documents by index.
+        """Return, for each query, its text, a note if won or lost, its documents, and the points [x, y] by index.
 
         Raises:
             UsageError: a query is unknown or has no relevant document in the first index, or a document is in no index.
@@ -179,7 +179,7 @@ class Projection(hn.Analysis):
         return {**relevant, "negatives": [first.doc_ids[int(row)] for row in others]}
 
     def table(self, results: Any) -> hn.Table:
-        """Return a row per panel: the query's position and the groups around it."""
+        """Return a row per panel: the query's position, and the size and mean score of each group of documents."""
         groups = list(results[0]["documents"])
         rows = []
         for each in results:
@@ -222,10 +222,10 @@ def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
 
     Args:
         panels: float [n, d], all of the same dimension d.
-        seed: the seed of t-SNE; equal seeds and vectors have equal points.
+        seed: the seed of t-SNE; the same seed and vectors give the same points.
 
     Returns:
-        float64 [n, 2] of each panel.
+        float64 [n, 2] for each panel.
 
     Raises:
         UsageError: dimensions differ.

@@ -102,7 +102,7 @@ class Unjudged(hn.Analysis):
 
     runs: MeasuredRuns = Field(min_length=1)
     against: Annotated[hn.fields.Name | None, hn.fields.Option("baseline", one_of="runs")] = Field(
-        None, description="The run to compute overlaps with, among those given."
+        None, description="The one of the given runs to compute overlaps with."
     )
     metrics: Annotated[
         tuple[hn.fields.MetricName, ...],
@@ -120,7 +120,7 @@ class Unjudged(hn.Analysis):
         return self
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """Return metrics, share of unjudged documents, and overlap of each run.
+        """Return, for each run, its metrics, share of unjudged documents, and overlap with the run `against`.
 
         `judged_zero`: the number of documents judged not relevant. If it is 0, only relevant documents are judged, so
         unjudged documents may be irrelevant.
@@ -161,7 +161,7 @@ class Unjudged(hn.Analysis):
         return hn.Table(("run", *metrics, f"unjudged at {results['depth']}", *shared, "queries"), rows)
 
     def explain(self, results: Any) -> str:
-        """Explain the share, depending on whether any document is judged not relevant."""
+        """Explain the share of unjudged documents, which depends on whether any document is judged not relevant."""
         return "The share of the top-ranked documents without a judgement. " + (
             f"{results['judged_zero']:,} documents are judged not relevant."
             if results["judged_zero"]
@@ -170,7 +170,7 @@ class Unjudged(hn.Analysis):
 
 
 def unjudged_rates(lists: Lists, qrels: Mapping[str, Mapping[str, int]], depth: int) -> dict[str, float]:
-    """Return the share of each query's first `depth` documents without any judgement.
+    """Return, by query, the share of its first `depth` documents that have no judgement.
 
     Queries without judgements, or without documents, are left out.
 
@@ -315,12 +315,10 @@ class ScoreTails(hn.Analysis):
     depths: Annotated[tuple[Annotated[int, Field(gt=1)], ...], hn.fields.Option("depth"), Field(min_length=1)] = Field(
         (10, 100, 1000), description="Depth of the lists; by default 10, 100 and 1000."
     )
-    single: int = Field(
-        0, ge=0, description="Number of single queries to show, drawn at random from those in all runs."
-    )
+    single: int = Field(0, ge=0, description="Number of individual queries to draw, sampled from those in all runs.")
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, list[dict[str, Any]]]:
-        """Return the score curves of each run."""
+        """Return the score curves of each run; see `score_tails`. Raises DataError if a run has none."""
         runs, depths = inputs.runs("runs", self.runs), sorted(set(self.depths))
         pool = sorted(set.intersection(*({*run} for run in runs.values())))
         single = hn.runtime.generator(inputs.seed, "single queries").permutation(pool)[: self.single].tolist()
@@ -350,7 +348,7 @@ class ScoreTails(hn.Analysis):
         return hn.Table(("run", "depth", "below half at", "at half depth", "best score", "last score", "queries"), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Draw a panel per depth and a line per run, with a band for 80 % of the queries; single queries are thin."""
+        """Draw a panel per depth: a line per run, a band around 80% of its queries, and thin lines for single ones."""
         depths = sorted({tail["depth"] for tails in results.values() for tail in tails})
         with hn.figures.figure(paths, max(1, len(depths))) as panels:
             for axes, depth in zip(panels, depths, strict=False):
@@ -369,14 +367,14 @@ class ScoreTails(hn.Analysis):
 def score_tails(
     run: Mapping[str, hn.RankedList], depths: Sequence[int], single: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return a curve for each depth that at least one list has.
+    """Return a curve for each depth that at least one list reaches.
 
     Scores are scaled linearly so that, in a list cut at the depth, the last is 0 and the best 1, whatever the scale and
     offset of the model. Shorter lists, and lists of equal scores, are left out and counted.
 
     Returns:
         For each depth: `ranks`, a selection from 1 on; by rank, the `mean` scaled score over queries, its quantiles
-        `low` (10 %) and `high` (90 %), and the mean unscaled `score`; `half`, the first rank whose mean is below one
+        `low` (10%) and `high` (90%), and the mean unscaled `score`; `half`, the first rank whose mean is below one
         half; and the values of `single` queries, if any.
 
     Source: ANCE (Xiong et al., ICLR 2021), figure 3, with the last score instead of the average over the corpus.

@@ -21,7 +21,7 @@ Encoders = Annotated[dict[fields.Name, fields.Name], fields.Reference(("model",)
 Metric = Annotated[fields.MetricName, fields.Option("metric", same=("metrics",))]
 
 MeasuredRuns = Annotated[dict[fields.Name, fields.Name], fields.MEASURED, fields.Option("run")]
-"""The runs to evaluate, by label."""
+"""Runs to evaluate against relevance judgements, by label."""
 
 
 def check_model_labels(indexes: Mapping[str, str], models: Mapping[str, str]) -> None:
@@ -31,10 +31,10 @@ def check_model_labels(indexes: Mapping[str, str], models: Mapping[str, str]) ->
 
 
 def shortened(text: str) -> str:
-    """Shorten text for a table cell."""
+    """Cut text after 120 characters for a table cell, with an ellipsis."""
     return text if len(text) <= 120 else text[:120] + "…"
 
 
 def percent(share: float | None) -> str:
-    """Format a share as a percentage, and None as a dash."""
+    """Format a share as a percentage with one decimal, and None as a dash."""
     return "–" if share is None else f"{share:.1%}"

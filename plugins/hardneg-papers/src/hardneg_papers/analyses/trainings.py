@@ -39,7 +39,7 @@ def _thinned(points: figures.Points) -> figures.Points:
 
 
 def curves_of(history: History, pick: Callable[[Mapping[str, Any]], Any]) -> dict[str, figures.Points]:
-    """Return the curve of each selected number, by name, as pairs (step, value)."""
+    """Return, by name, the curve of each number that `pick` selects from the records, as pairs (step, value)."""
     curves: dict[str, figures.Points] = {}
     for record in history:
         measured = pick(record)
@@ -59,15 +59,15 @@ class OfTrainings(Analysis):
     lacking: ClassVar[str]
     trainings: Annotated[
         dict[fields.Name, fields.Name], fields.Reference(("model",)), fields.Option(metavar="HISTORY...", argument=True)
-    ] = Field(min_length=1, description="history.jsonl files of trainings.")
+    ] = Field(min_length=1, description="history.jsonl files of training runs.")
 
     @staticmethod
     @abstractmethod
     def of_history(history: History) -> dict[str, Any]:
-        """Return the results from the records of one training."""
+        """Return the results from the records of one training run; empty if there are none."""
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, dict[str, Any]]:
-        """Return the results for each training. Raises DataError if a history has none."""
+        """Return the results for each training run, by label. Raises DataError if a history has none."""
         results = {}
         for label in self.trainings:
             results[label] = self.of_history(inputs.history(f"trainings.{label}"))
@@ -89,7 +89,7 @@ class Drift(OfTrainings):
 
     @staticmethod
     def of_history(history: History) -> dict[str, figures.Points]:
-        """Return the numbers under `drift` by step: `overlap`, `best_rank`, a metric, and others."""
+        """Return a curve of pairs (step, value) for each number under `drift`: `overlap`, `best_rank`, a metric, ..."""
         return curves_of(history, lambda row: row.get("drift"))
 
     def table(self, results: Any) -> Table:
@@ -118,11 +118,11 @@ class Gradients(OfTrainings):
         "bottom third, the head to the top third."
     )
     paper = "ANCE, Figure 4"
-    lacking = "has no `gradient_norms`; train again"
+    lacking = "has no `gradient_norms`; retrain the model"
 
     @staticmethod
     def of_history(history: History) -> dict[str, Any]:
-        """Return the mean, maximum and curve (300 points) of the loss and of the gradient norm of each group.
+        """Return `mean`, `largest`, `steps` and `curve` (up to 300 points) of the loss and each group's gradient norm.
 
         Empty if no record has norms.
 
@@ -174,7 +174,7 @@ def _draw(curves: Curves, paths: Sequence[Path], title: str, first: Sequence[str
 
 
 class Refreshes(OfTrainings):
-    """Show loss and dev metric by step for several trainings, and when their negatives were refreshed.
+    """Show loss and dev metric by step for several training runs, and when their negatives were refreshed.
 
     Example: hardneg analyze refreshes every-100/history.jsonl every-500/history.jsonl --plot refreshes.svg
     """
@@ -187,18 +187,18 @@ class Refreshes(OfTrainings):
         "below its best so far."
     )
     paper = "ANCE, Figure 5"
-    lacking = "has no `loss`; use the history of a training"
+    lacking = "has no `loss`; use the history of a training run"
 
     @staticmethod
     def of_history(history: History) -> dict[str, Any]:
         """Return the refreshes and the curves in a training history.
 
         Returns:
-            `steps`; `loss`: its mean over the last tenth; `curves`: the loss in 300 points, then each dev metric;
-            `refreshes`: the step, counted from 1, at which each refresh was first used, and its number (except the
-            negatives of step 1); `lag`: `mean` and `largest`, the steps between the model that mined and the one
-            trained, None if unknown; `falls`: the largest drop of each dev metric below its best so far. Empty without
-            a loss.
+            `steps`: the last step; `loss`: its mean over the last tenth; `curves`: the loss in up to 300 points, then
+            each dev metric; `refreshes`: for each refresh after the negatives of step 1, the step, counted from 1, at
+            which it was first used, and its number; `lag`: `mean` and `largest`, the steps between the model that mined
+            and the one trained, None if unknown; `falls`: the largest drop of each dev metric below its best so far.
+            Empty without a loss.
 
         Source: ANCE (Xiong et al., ICLR 2021), figure 5.
         """
@@ -229,7 +229,7 @@ class Refreshes(OfTrainings):
         }
 
     def table(self, results: Any) -> Table:
-        """Return a row per training, with the first dev metric found."""
+        """Return a row per training run: steps, refreshes, lags, loss, and the first dev metric found, if any."""
         metric = _dev_metric(results)
         rows = []
         for label, each in results.items():
@@ -247,7 +247,7 @@ class Refreshes(OfTrainings):
         return Table((*columns, *((f"best {metric}", "at step", "last", "largest drop") if metric else ())), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Draw the loss and the first dev metric, with a line per training and a bar across it at each refresh."""
+        """Draw the loss and the first dev metric, with a line per run and a bar across it at each refresh."""
         metric = _dev_metric(results)
         names = ["loss", *([metric] if metric else [])]
         with figures.figure(paths, len(names)) as panels:

@@ -122,7 +122,7 @@ class AnalysisInputs(Protocol):
         """Open an index and the model that encodes its queries."""
 
     def runs(self, field_name: str, labels: Iterable[str]) -> dict[str, Run]:
-        """Return the runs of a mapping of references, by label."""
+        """Return the runs named under `labels` in the field `field_name`, which maps labels to references."""
         return {label: self.run(f"{field_name}.{label}") for label in labels}
 
     def positives(self) -> dict[str, list[str]]:

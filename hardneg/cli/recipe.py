@@ -316,7 +316,10 @@ def unpack(
 
     Example: hardneg artifacts unpack star.tar.gz --output runs/star
     """
-    say(packing.unpack(file, open_store(store), output))
+    lock = packing.unpack(file, open_store(store), output) / layout.LOCK
+    say(lock.parent)
+    more = f" --store {quote(str(store))}" if store else ""
+    console.say_next([("run its recipe from the lock file", f"hardneg recipe run {quote(str(lock))}{more}")])
 
 
 @artifacts_app.command("check")

@@ -409,7 +409,7 @@ class PyDocsCollection:
         return (Judgement(query.query_id, doc_id, 1) for query, doc_ids in self.by_split[split] for doc_id in doc_ids)
 
     def notes(self) -> Sequence[str]:
-        """Return a note for each reason to leave out files, docstrings or passages, with their number."""
+        """Return a note with the count for each reason why files, docstrings or passages were left out."""
         return [f"left out: {count} {reason}" for reason, count in sorted(self.left_out.items()) if count]
 
 

@@ -198,7 +198,7 @@ def positive_texts(asked: Queries, known: Mapping[str, Sequence[str]], corpus: C
 class SearchBlocks(work.RunBlocks):
     """The work of stage `search`, with the inputs, counts and times.
 
-    whole: counts over all queries, made when they were read. held: the encoded queries of the latest window.
+    whole: counts over all queries rather than a block. held: the encoded queries of the latest window.
     """
 
     collection: StoredCollection = field(kw_only=True)

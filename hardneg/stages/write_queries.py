@@ -177,12 +177,11 @@ class _Writing:
             problem = f"no usable query from {', '.join(self.writers)} ({counts})"
             raise errors.DataError(f"{self.name}: {problem}; {advice}")
         if empty := [split for split, some in by_split.items() if not some]:
-            unit = "document" if spec.split_by == "group" else "passage"
-            advice = "set `split_by: passage`, set" if unit == "document" else "set"
+            unit, splits = "document" if spec.split_by == "group" else "passage", " and ".join(empty)
             groups = wording.counted(len({query.group for query in queries}), unit)
-            written = f"only {wording.counted(len(queries), 'query')} from {groups}"
-            advice += " its share to 0, or use other writers or more documents"
-            raise errors.DataError(f"{self.name}: no query for split {' and '.join(empty)}: {written}; {advice}")
+            written = f"only {wording.counted(len(queries), 'query')} from {groups}, so none for split {splits}"
+            advice = f"set {'`split_by: passage`, ' * (unit == 'document')}the share of {splits} to 0"
+            raise errors.DataError(f"{self.name}: {written}; {advice}, or use other writers or more documents")
         return by_split
 
     def splits(self) -> Sequence[str]:

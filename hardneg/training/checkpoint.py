@@ -73,7 +73,7 @@ class Checkpoints:
             shutil.rmtree(path, ignore_errors=True)
 
     def restore(self, module: Any, optimizer: Any) -> TrainState:
-        """Load the newest complete checkpoint, if any, and return its state; weights first get storage of their own.
+        """Load the newest complete checkpoint and return its state, or a fresh state if there is none.
 
         Raises:
             TrainingError: the checkpoint belongs to another run.

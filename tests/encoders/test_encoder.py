@@ -205,7 +205,7 @@ def test_no_place_of_this_machine_is_written_and_others_may_read(tiny_model, tmp
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(None, "no hardneg.json"), ("[]", "not a valid spec of a saved model"), ("{", "cannot be read as JSON")],
+    [(None, r"\(no hardneg.json\)"), ("[]", "not a valid spec of a saved model"), ("{", "cannot be read as JSON")],
 )
 def test_a_folder_of_another_origin(tmp_path, content, said):
     if content is not None:

@@ -66,16 +66,11 @@ def one_line(error: HardnegError) -> bool:
     return bool(str(error)) and "\n" not in str(error)
 
 
-def emptied(folder: Path) -> None:
-    (folder / MANIFEST).chmod(0o644)
-    (folder / MANIFEST).write_text("")
-
-
 @pytest.mark.parametrize(
     "damage",
     [
         shutil.rmtree,
-        emptied,
+        lambda folder: ((folder / MANIFEST).chmod(0o644), (folder / MANIFEST).write_text("")),
         lambda folder: (folder / "docid").unlink(),
         lambda folder: (folder / MANIFEST).unlink(),
         lambda folder: [path.unlink() for path in folder.iterdir()],

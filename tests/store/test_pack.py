@@ -31,7 +31,7 @@ def test_a_packed_run_needs_no_step_in_an_empty_store(tmp_path: Path, tiny_model
         assert command("artifacts", "pack", "run", "--to", name, "--store", "first").exit_code == 0
         store = f"of-{name}"
         found = command("artifacts", "unpack", name, "--output", f"{name}-run", "--store", store)
-        assert found.exit_code == 0, found.output
+        assert f"  hardneg recipe run {name}-run/recipe.lock.yaml --store {store}\n" in found.output, found.output
         again = command("recipe", "run", recipe, "--store", store, "--output", f"{name}-run")
         assert again.exit_code == 0 and "0 of " in again.output, again.output
         for path in (each for each in Path("run").rglob("*") if each.is_file()):

@@ -326,7 +326,7 @@ def read_spec(folder: Path) -> ModelSpec:
     """Return the spec of a model saved by hardneg, with prompts and lengths. Raises ModelError for other models."""
     path = folder / SPEC_FILE
     if not path.is_file():
-        raise ModelError(f"model {folder}: no {SPEC_FILE} found; load it with a spec that sets the lengths")
+        raise ModelError(f"model {folder}: not saved by hardneg (no {SPEC_FILE}); give a spec with its lengths")
     own, content = contracts.saved_values(folder), read_json(path)
     own |= {name: content[name] for name in TOKEN_TYPES if name in content}
     return ModelSpec(str(folder), **own, adapter=adapters.saved_adapter(content.get("adapter"), path))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SYSTEM = "reader"
 """The name of the only system in the metrics file of a `read` stage."""
 _Passages = Annotated[int, Field(gt=0)]
-_COLUMNS = ("read from", "passages", "exact match", "95 % interval", "F1", "difference", "t-test p", "randomised p")
+_COLUMNS = ("read from", "passages", "exact match", "95% interval", "F1", "difference", "t-test p", "randomised p")
 
 
 def normalised(answer: str) -> str:

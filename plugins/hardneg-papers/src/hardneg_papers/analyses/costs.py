@@ -292,7 +292,7 @@ class Costs(hn.Analysis):
 
     name = "costs"
     title = "training costs"
-    explained = "Wall time of the stages; for a stopped stage, the time up to its checkpoints plus its last run."
+    explained = "Wall time of the stages; work that an interrupted stage redid after its checkpoint is counted once."
     paper = "STAR/ADORE, Table 4"
     asks = ("stages",)
     drawn = slice(1, 2)

@@ -66,7 +66,7 @@ class Ablation(hn.Analysis):
             drawn = axes.bar(list(means), list(means.values()), yerr=errors, **style)
             axes.bar_label(drawn, [f"{mean:.3f}" for mean in means.values()], label_type="center", color="white")
             axes.tick_params("x", rotation=20)
-            hn.figures.plain_axes(axes, f"{results['metric']} with 95 % intervals", "", results["metric"])
+            hn.figures.plain_axes(axes, f"{results['metric']} with 95% intervals", "", results["metric"])
 
 
 class Matrix(hn.Analysis):
@@ -246,7 +246,7 @@ class AcrossCollections(hn.Analysis):
             ]
             for test in results["tests"]
         ]
-        head = ["mean of collections", "difference", "95 % interval", "t-test p", "Holm", "p by seeds alone"]
+        head = ["mean of collections", "difference", "95% interval", "t-test p", "Holm", "p by seeds alone"]
         return [self.table(results), *([hn.Table(head, rows)] if rows else [])]
 
     def table(self, results: Any) -> hn.Table:

@@ -78,7 +78,7 @@ def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
             try:
                 columns = [pa.array([query[i] for query in block], pa.string()) for i in (0, 1)]
             except (UnicodeEncodeError, pa.ArrowException) as error:
-                raise DataError(f"queries from {block[0].query_id!r} on: text is invalid Unicode ({error})") from error
+                raise DataError(f"queries from {block[0].query_id!r} on: not valid Unicode ({error})") from error
             writer.write_batch(pa.record_batch(columns, schema=_SCHEMA))
     return list(known)
 

@@ -170,7 +170,7 @@ def test_groups_go_with_their_documents_and_training_queries():
 
 
 def test_siblings_need_groups():
-    with pytest.raises(DataError, match="siblings and groups require groups"):
+    with pytest.raises(DataError, match="siblings and groups need groups"):
         Withheld(siblings=1).of(Whole())
 
 

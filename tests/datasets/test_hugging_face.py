@@ -152,7 +152,7 @@ def test_damaged_parquet(plain):
 def test_tables_that_are_not_there(plain):
     with pytest.raises(DataError, match=r"no configuration, subfolder, \.parquet or \.jsonl file 'nope'"):
         HuggingFace(str(plain), corpus=HubTable(config="nope")).load()
-    with pytest.raises(DataError, match=r"train, dev; choose one with `corpus\.split`"):
+    with pytest.raises(DataError, match=r"train, dev\); choose one with `corpus\.split`"):
         HuggingFace(str(plain), corpus=HubTable(config="qrels")).load()
 
 

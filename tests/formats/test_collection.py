@@ -148,7 +148,7 @@ def test_order_is_kept_over_many_batches(tmp_path):
         ([Query("q 1", "a")], "white space"),
         ([Query("", "a")], "white space"),
         ([Query("q1", None)], "must be strings"),
-        ([Query("q1", "half \ud800")], "not Unicode"),
+        ([Query("q1", "half \ud800")], "not valid Unicode"),
     ],
 )
 def test_bad_queries(tmp_path, queries, message):

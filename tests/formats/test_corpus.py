@@ -88,7 +88,7 @@ def test_hashes_that_collide(tmp_path, monkeypatch):
         ([Document(name, "a") for name in ("d1", "d2", "d1")], "'d1' occurs twice, as documents 1 and 3"),
         ([Document("d 1", "a")], "id 'd 1' is empty or contains"),
         ([Document("", "a")], "id '' is empty or contains"),
-        ([Document("d1", "half \udc00")], "not Unicode"),
+        ([Document("d1", "half \udc00")], "not valid Unicode"),
         ([Document("d1", "a"), Document("d2", None)], "'d2': id, title and text must be strings"),
     ],
 )

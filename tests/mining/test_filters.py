@@ -151,7 +151,7 @@ def test_negatives_that_are_positives_of_other_splits_are_counted(split_texts: M
     ("kind", "options", "told"),
     [
         (ScoreFilter, {"rule": "pos-percent", "threshold": 1.5}, "threshold must be above 0"),
-        (ScoreFilter, {"rule": "denoised", "threshold": float("nan")}, "threshold must be a number"),
+        (ScoreFilter, {"rule": "denoised", "threshold": float("nan")}, "threshold must be a finite number"),
         (NearCopyFilter, {"resemblance": 0.0}, "resemblance must be above 0"),
         (NearCopyFilter, {"words": 0}, "words must be at least 1"),
     ],

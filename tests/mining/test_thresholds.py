@@ -194,7 +194,7 @@ def test_copies_are_no_negatives_and_are_counted() -> None:
 
 def test_inherited_options_are_explained():
     told = {option["name"]: option["meaning"] for option in plugin_options(PosMargin)}
-    assert told["margin"].startswith("smallest distance") and told["depth"].startswith("number of documents")
+    assert told["margin"].startswith("minimum difference") and told["depth"].startswith("number of documents")
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_devices_do_not_change_the_key(recipe):
     ("setting", "told"),
     [
         ("filters=[nope]", "stages.ance.filters.0: unknown filter 'nope'"),
-        ("refresh.every=null", "stages.ance.refresh: policy synchronous needs a number of steps"),
+        ("refresh.every=null", "stages.ance.refresh: policy 'synchronous' needs an interval"),
         ("miner=union", "stages.ance.miner: union needs several runs; add another one, or use miner sampled"),
         ("backend=bm25", "stages.ance.backend: bm25 indexes text, so a refresh would not change it; remove it"),
         ("backend=multi-vector", "backend: multi-vector is built from one vector per token, but the recipe's model"),
@@ -163,7 +163,7 @@ def test_negatives_are_gone_where_the_weights_are_too(recipe, store, tmp_path, m
     assert kept.name == "weights-000000004.safetensors"
     kept.unlink()
     for _ in range(2):
-        with pytest.raises(TrainingError, match="negatives of step 4 and the weights"):
+        with pytest.raises(TrainingError, match="negatives of step 4 are missing, and so are the weights"):
             make(recipe, Store(tmp_path), "ance")
 
 

@@ -134,7 +134,7 @@ def test_nothing_to_train_on_is_not_published(encoder, toy_folder, tmp_path, mon
         mine_refresh([encoder], Mining(data, RefreshOptions("every", 5, query_chunks=6), 1), place, 5, 0)
     everything = dict.fromkeys(data.query_ids, data.corpus.ids(np.arange(len(data.corpus))))
     mining = Mining(replace(data, positives=everything), RefreshOptions("every", 5, depth=10, negatives=4), 1)
-    with pytest.raises(TrainingError, match="refresh 0: no negatives, as the top 10 of all 12 queries"):
+    with pytest.raises(TrainingError, match="refresh 0: no negatives, as the top 10 documents of all 12 queries"):
         mine_refresh([encoder], mining, place, 0, 0)
     assert place.numbers() == [] and place.records() == [] and not list(tmp_path.glob("*.partial"))
 
@@ -304,8 +304,8 @@ def test_what_later_models_mined_is_forgotten(tmp_path):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (RefreshOptions("every"), ["policy every needs"]),
-        (RefreshOptions("synchronous"), ["policy synchronous needs"]),
+        (RefreshOptions("every"), ["policy 'every' needs"]),
+        (RefreshOptions("synchronous"), ["policy 'synchronous' needs"]),
         (RefreshOptions("every", 0, depth=0), ["every must be at", "depth must be at", "negatives must be at most 0"]),
         (RefreshOptions("every", 10), []),
     ],

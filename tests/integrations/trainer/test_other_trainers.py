@@ -148,7 +148,7 @@ def test_only_its_own_rows_and_whole_models_are_taken(tmp_path, data):
         negatives.attach(trainer)
     assert [line.split(":")[0] for line in str(told.value).split("; ")] == [
         "RefreshedNegatives.attach",
-        "DeepSpeed and FSDP are not supported",
+        "DeepSpeed and FSDP are not supported, because they split the model over devices",
         "`candidates` and `run` are only for a CrossEncoder",
     ]
 

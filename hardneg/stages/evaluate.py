@@ -29,7 +29,7 @@ class Evaluate(StageSpec):
 
     runs: one stage per row, or one stage per seed of the row's system. shared_seeds: pairs of rows whose runs for a
     seed share random draws, as from a common warm-up. marks: for each sign, the rows that a row must beat significantly
-    to get it; by default, one sign per baseline. metrics_of: metrics for rows with too short lists for the rest.
+    to get it; by default, one sign per baseline. metrics_of: metrics for rows with lists too short for the rest.
     """
 
     version = 4

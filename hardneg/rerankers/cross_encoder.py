@@ -76,7 +76,7 @@ class CrossEncoder:
         yield from network.PairScorer.opened(self, None).rerank(requests)
 
     def check_trained(self) -> None:
-        """Raise ModelError if the source is on this machine and has no head or more or fewer outputs than `outputs`."""
+        """Raise ModelError if the source is on this machine but has no head, or not as many outputs as `outputs`."""
         if (folder := self._location.folder) is None:
             return
         own, problem = model_files.own_head(folder), ""

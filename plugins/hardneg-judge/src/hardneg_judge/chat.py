@@ -12,7 +12,7 @@ from hardneg_judge.prompts import BEST, IN_ORDER, Scale, built_in, filled, permu
 from hardneg_judge.server import Answer, ChatServer, ChatSession, Reply
 
 RELEVANT, UNREADABLE, UNJUDGED = "relevant", "unreadable", "unjudged"
-"""The reasons to drop a candidate: it is judged relevant, its verdict is unreadable, or it is not judged."""
+"""Reasons for dropping a candidate: it is judged relevant, its verdict is unreadable, or it is not judged."""
 _LOT = 64  # requests between two updates of progress, per request in flight
 
 

@@ -231,7 +231,7 @@ class ChatSession(server.ModelServer):
         return Answer(self.without_key(text), read, written)
 
     def reply(self, message: str, read: Callable[[Answer], tuple[list[Value], bool]]) -> Reply[Value]:
-        """Return the answer to a message, from the journal if it has a readable one.
+        """Return the answer to a message, from the journal if it has a complete one.
 
         read: returns the values in an answer, and whether they are complete; only complete answers are cached. Raises
         ModelError like `ask`.

@@ -156,7 +156,7 @@ class Hardest:
 
 
 def side_scores(direction: Direction, batch: ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the scores of each row in a direction other than `query-document`; each row has one positive.
+    """Return the scores of each row in a direction other than `query-document`; each row must have one positive.
 
     For `document-query`, the row of another query q' decides whether s(q', d) is valid, after any masks.
 

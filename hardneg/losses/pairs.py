@@ -32,7 +32,7 @@ def positive_scores(scores: Tensor, batch: types.ScoreBatch) -> tuple[Tensor, Te
 
 
 def lowered(values: Tensor, counted: Tensor) -> Tensor:
-    """Return the values, with a quarter of the dtype's lowest finite number where `counted` is false."""
+    """Return the values, lowered to a quarter of the dtype's lowest finite number where `counted` is false."""
     return values.masked_fill(~counted, torch.finfo(values.dtype).min / 4)
 
 

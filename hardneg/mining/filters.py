@@ -45,7 +45,7 @@ class MiningTexts:
         return corpus.documents_at(corpus.known_rows(doc_ids, "candidate", "search this corpus again"))
 
     def aside(self, known: Mapping[str, Sequence[str]]) -> dict[str, frozenset[str]]:
-        """Return, by query id, documents with the query's text, positives of queries with it, and copies of all."""
+        """Return, by query id, documents with the query's text, positives of queries with this text, and all copies."""
         queries = [query for split in self.collection.splits for query in self.collection.queries(split)]
         ids, texts = [query.query_id for query in queries], [query.text for query in queries]
         rows, sharing = set_aside(self.collection.corpus, ids, texts, known)
@@ -72,7 +72,7 @@ class MiningTexts:
     def positives_elsewhere(self) -> dict[str, frozenset[str]]:
         """The documents that are relevant to queries of the other splits, by split; splits without any are omitted.
 
-        A model trained on such a document as a negative has already seen it when it is tested on that split.
+        A model trained on such a document, even as a negative, has seen it before the test on that split.
         """
         others = (split for split in self.collection.splits if split != self.split)
         known = {split: positives(self.collection.qrels(split)).values() for split in others}
@@ -193,7 +193,7 @@ class NearCopyFilter:
             yield dict.fromkeys(near, "near copy")
 
     def shingles(self, text: str) -> frozenset[tuple[str, ...]]:
-        """Return the distinct shingles of text, as tuples of words, ignoring case."""
+        """Return the distinct shingles of a text, as tuples of words, ignoring case."""
         words = terms(text)
         starts = range(max(1, len(words) - self.words + 1))
         return frozenset(tuple(words[start : start + self.words]) for start in starts)

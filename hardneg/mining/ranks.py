@@ -314,7 +314,7 @@ class Union:
             yield Negatives(query.query_id, query.positives, negatives, joined, dict(dropped))
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
-        """Return the documents per run (largest remainder method). Raises PluginError if `shares` has other labels."""
+        """Return the number of documents per run (largest remainder). Raises PluginError if `shares` labels differ."""
         if self.shares and {*labels} != {*self.shares} and labels:
             raise PluginError("; ".join(self.problems(labels)))
         shares = np.array([self.shares.get(label, 1.0) for label in labels], np.float64)

@@ -38,8 +38,8 @@ def load_classifier(
     """Load the network in a folder on the CPU, with float32 weights, in evaluation mode.
 
     length: maximum number of tokens per pair. outputs: number of outputs of the head; None means the folder's number,
-    or 1 for a new head. seed: seed of weights missing from the folder. activation: `sigmoid` or `none`.
-    Raises ModelError if the folder has no such model, only part of its weights, or one that reads fewer tokens.
+    or 1 for a new head. seed: seed of weights missing from the folder. activation: `sigmoid` or `none`. Raises
+    ModelError if the folder has no such model or only part of its weights, or if the model reads too few tokens.
     """
     model_files.read_folder(folder).check()
     own = model_files.own_head(folder)

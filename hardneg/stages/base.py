@@ -92,7 +92,7 @@ def encoding(cut: Segments | None, sizes: Sizes) -> Row:
 
 
 def source_of(plugin: object) -> ModelSpec | None:
-    """Return the network that a configured plugin loads, or None if it has no `source`."""
+    """Return the network that a configured plugin loads, or None if the plugin has no `source`."""
     source = getattr(plugin, "source", None)
     return ModelSpec(str(source), getattr(plugin, "revision", None)) if source else None
 
@@ -290,7 +290,7 @@ class StageSpec(BaseModel):
         return Row(count, "queries", self.query_disk[0] + count * self.query_disk[1])
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Map paths in the run folder to artifact paths to publish; one without a suffix is an optional folder."""
+        """Map paths in the run folder to artifact paths to publish; a path without a suffix is an optional folder."""
         return {}
 
     def sections(self, sources: "Mapping[str, ArtifactInput]") -> list[Section]:

@@ -200,7 +200,7 @@ def score_runs(
 
     Args:
         rows: by key, the name of the run in notes, the run file, and the metrics to compute, in order.
-        judgements: the judgements; empty if no metric needs them.
+        judgements: grades by query and document id; empty if no metric needs them.
         level: the lowest grade that counts as relevant in binary metrics.
         collection: supplies the answers, corpus size and excluded documents; None scores without them.
         split: the split whose answers are used.

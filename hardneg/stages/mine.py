@@ -187,7 +187,7 @@ class MinedBlocks(work.StageBlocks):
 
 
 class Label(StageSpec):
-    """Pseudo-labels the queries of a split with a reranker's scores where the scores are clear enough.
+    """Pseudo-labels those queries of a split for which a reranker's scores are clear enough.
 
     run: the run to select from. scores: a `rerank` stage's run of the same queries. above, below, count, depth: see
     `pseudo_labels`. size: number of labelled queries to sample with `seed`; a larger sample contains a smaller one.

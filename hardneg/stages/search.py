@@ -180,7 +180,7 @@ class DocumentTexts(Sequence[str]):
 
 
 def positive_texts(asked: Queries, known: Mapping[str, Sequence[str]], corpus: Corpus, facts: Counter[str]) -> Queries:
-    """Return the queries that have a positive, each with the contents of its first one, read on access, as its text.
+    """Return the queries that have a positive, their texts replaced by the contents of the first one, read on access.
 
     asked: the queries. known: positives by query id. facts: receives the number of queries without one.
     """

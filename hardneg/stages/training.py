@@ -103,7 +103,7 @@ class TrainConfig(OptionGroup):
         return f"{self.options.batch_size * self.options.accumulate} queries"
 
     def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> Opened:
-        """Return the training method and the function that returns its facts; `ending` is closed after training."""
+        """Return the training method and the function that returns its facts; ending: a stack closed after training."""
         raise NotImplementedError(f"stage {self.stage} does not implement `opened`")
 
     def judge(self, context: StageContext[Any], collection: StoredCollection, network: Any) -> Validate | None:

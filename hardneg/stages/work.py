@@ -63,7 +63,7 @@ def open_encoder(
 def open_prompted(
     context: StageContext[StageSpec], side: spec.Side, prompt: str | None, precision: spec.Precision | None
 ) -> protocol.TextEncoder:
-    """Open the stage's model, with any given prompt for `side`. Raises UsageError if its prompts cannot be changed."""
+    """Open the stage's model; `prompt`, if set, replaces its own for `side`. Raises UsageError if prompts are fixed."""
     encoder = open_encoder(context.inputs["model"], context.device, precision)
     if prompt is None:
         return encoder

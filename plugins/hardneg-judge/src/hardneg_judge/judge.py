@@ -206,7 +206,7 @@ class Judge(hp.stages.StageSpec):
         return {**super().traits(recipe), **own}
 
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
-        """Return the estimated pairs, `depth` per query, all of which the first judge scores, and their disk space."""
+        """Return the estimate: `depth` pairs per query, all of which the first judge scores, and their disk space."""
         pairs = sizes.queries(self.split) * self.depth
         return hp.stages.Row(int(pairs), "pairs", int(pairs) * 60)
 

@@ -50,7 +50,7 @@ def built_in(scale: Scale, batch: int) -> str:
 
 
 def template(prompt: str, otherwise: str, parts: Sequence[str] = ("query", "passages")) -> str:
-    """Return the template in `prompt` (text or a file name), which must have all `parts`; if empty, `otherwise`.
+    """Return the template in `prompt` (text or a file name), with all `parts` checked, or `otherwise` if it is empty.
 
     Raises:
         ValueError: the file does not exist, or a part is missing.
@@ -72,7 +72,7 @@ def _file_text(option: str, name: str) -> str:
 
 
 def filled(text: str, query: str, passages: Sequence[str], numbered: bool) -> str:
-    """Return the template with the query and either all passages, `numbered` from 1, or the only one.
+    """Return the template with the query and the passages: all, numbered from 1, if `numbered`, else the only one.
 
     A numbered passage is put on one line, so that its text cannot contain numbered lines. Texts may contain braces.
     """

@@ -27,7 +27,7 @@ class CrossEncoder:
         activation: `sigmoid` turns scores into probabilities (a softmax for two outputs); `none` returns the logits.
         outputs: the number of outputs of the head, 1 or 2; the default is the source's number, or 1 for a new head.
         seed: the seed of a new head's weights.
-        code: `native` uses transformers' own code for a source with custom code.
+        code: `native` loads a source that has custom code with transformers' own code instead.
     """
 
     version: ClassVar[int] = 1

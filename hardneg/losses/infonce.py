@@ -40,8 +40,8 @@ class InfoNCE:
         negatives: `all` documents of the batch, the query's `own` mined negatives, or `own_and_positives`, which adds
             the other queries' positives.
         directions: terms of the softmax. For a query: `query-document`, `query-query`. For its positive:
-            `document-query`, `document-document` (documents of other queries), `positive-positive` (their positives).
-        hardness: weight of a negative's score, without gradient or temperature, that is added to its logit.
+            `document-query`, `document-document` (documents of other queries), `positive-positive` (other positives).
+        hardness: how many times a negative's score, without gradient or temperature, is added to its logit.
         hardness_of: negatives to which the hardness applies: `all`, the query's `own` mined negatives, or the `others`.
     """
 
@@ -156,9 +156,9 @@ class Hardest:
 
 
 def side_scores(direction: Direction, batch: ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the scores of each row in a direction other than `query-document`; each row has one positive.
+    """Return the scores of each row in a direction other than `query-document`; each row must have one positive.
 
-    For `document-query`, whether s(q', d) of another query q' is valid, after any masks, is decided in the row of q'.
+    For `document-query`, the row of another query q' decides whether s(q', d) is valid, after any masks.
 
     Returns:
         Scores, float32 or float64 [B, n], 0 where masked; masks, bool [B, n], of the scores that exist and of the

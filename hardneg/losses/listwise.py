@@ -64,7 +64,7 @@ class ListNet(Listwise):
 class ListMLE(Listwise):
     """The negative log-likelihood of the label order under the Plackett-Luce model, averaged over queries.
 
-    Documents with equal labels are ordered by their scores, the most likely order.
+    Documents with equal labels are ordered by their scores, which is their most likely order.
 
     Source: Xia et al., Listwise Approach to Learning to Rank: Theory and Algorithm (ICML 2008), the
     likelihood loss.
@@ -119,10 +119,10 @@ class AdrMse(Listwise):
 
 @dataclass(frozen=True)
 class KL:
-    """The mean over queries of KL(softmax(t) || softmax(s)), over the documents of a query that the teacher scored.
+    """KL(softmax(t) || softmax(s)) of a query's teacher scores t and model scores s, averaged over queries.
 
-    Stage `train` supplies the teacher's scores of each query's own documents. A query with fewer than two scored
-    documents is skipped; the loss does not depend on which document is the positive.
+    Stage `train` supplies the teacher's scores of each query's own documents; unscored documents are skipped. A query
+    with fewer than two scored documents is skipped; the loss does not depend on which document is the positive.
 
     Source: Hinton et al., Distilling the Knowledge in a Neural Network (2015); for retrieval Lin et al., In-Batch
     Negatives for Knowledge Distillation with Tightly-Coupled Teachers (RepL4NLP 2021), section 3.

@@ -24,7 +24,7 @@ def negatives(batch: types.ScoreBatch) -> Tensor:
 
 
 def positive_scores(scores: Tensor, batch: types.ScoreBatch) -> tuple[Tensor, Tensor]:
-    """Return each row's positive scores, [B, P], P the most per row, and a mask, bool [B, P], false for padding."""
+    """Return the positives' scores by row, [B, P], P the most per row, and a mask, bool [B, P], false for padding."""
     drawn = batch.positive & batch.valid
     count = max(1, int(drawn.sum(1).max())) if drawn.numel() else 0
     present, columns = drawn.to(torch.uint8).topk(min(count, drawn.shape[1]), dim=1)
@@ -32,14 +32,14 @@ def positive_scores(scores: Tensor, batch: types.ScoreBatch) -> tuple[Tensor, Te
 
 
 def lowered(values: Tensor, counted: Tensor) -> Tensor:
-    """Return the values, with a quarter of the dtype's lowest finite number where `counted` is false."""
+    """Return the values, lowered to a quarter of the dtype's lowest finite number where `counted` is false."""
     return values.masked_fill(~counted, torch.finfo(values.dtype).min / 4)
 
 
 def weighted_mean(losses: Tensor, mask: Tensor, weights: Tensor | None) -> Tensor:
     """Return the mean of `losses` over `mask`, weighted by row; 0 with zero gradient if the mask is empty.
 
-    Only the ratios of the weights matter; a row with weight 0 is ignored.
+    Only the ratios of `weights`, [B], matter; a row with weight 0 is ignored. None means equal weights.
     """
     counted = mask.to(losses.dtype)
     if weights is not None:

@@ -26,7 +26,7 @@ def pair_mean(losses: Tensor, present: Tensor, chosen: Tensor, weights: Tensor |
 
 @dataclass(frozen=True)
 class Bce:
-    """Binary cross-entropy of each document's score as a logit, averaged over all documents of rows with a negative.
+    """Binary cross-entropy with each document's score as the logit, averaged over documents of rows with a negative.
 
     This loss is for rerankers, whose rows hold a query's own documents. All documents of a row have equal weight.
 
@@ -43,7 +43,7 @@ class Bce:
 
 @dataclass(frozen=True)
 class TwoClass:
-    """Cross-entropy of a softmax over a reranker's two outputs, relevant and not relevant.
+    """Cross-entropy of a softmax over a reranker's two outputs, not relevant and relevant.
 
     The score of a pair is the difference of its two outputs, so the value equals `bce`.
 
@@ -127,7 +127,7 @@ class Star:
 class LambdaLoss:
     """log(1 + exp(s_negative - s_positive)) per pair, times the change in MRR@cut if the two documents swap ranks.
 
-    Stage `train-queries` supplies the ranks of the documents. A rank that is unknown or beyond `cut` counts as 0. The
+    Stage `train-queries` supplies the ranks of the documents. A rank that is unknown or beyond `cut` adds 0 to MRR. The
     loss is the mean over the batch's queries with a pair; the authors' code divides even a short last batch by 32.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), Eq. 15, after

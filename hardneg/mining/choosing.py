@@ -25,9 +25,9 @@ from hardneg.runtime import Seconds, derive_seed, generator
 
 FILLED = "random negatives"
 LEFT_OUT = "dropped as "
-"""The prefix of the counts of dropped candidates; the reason follows."""
+"""Prefix of the facts that count dropped candidates; the reason follows."""
 SEEN_BY = "negatives relevant to queries of "
-"""The prefix of the count of negatives that are positives of another split; the filter `documents` drops them."""
+"""Prefix of the facts that count negatives relevant in another split, which follows; filter `documents` drops them."""
 LABEL = "file"
 """The label of a query's list from a file of negatives; lists from runs have the runs' labels."""
 _LISTS, _BLOCK = 1024, 1024  # queries at a time
@@ -44,7 +44,7 @@ def search_queries(
     at_once: int,
     seconds: Seconds,
 ) -> Iterator[tuple[slice, Encoded, Hits]]:
-    """Search `at_once` queries at a time; yield each slice of `texts`, the encoded queries, and their top `depth`.
+    """Search `at_once` queries at a time; yield each slice of `texts`, its encoding, and its top `depth` hits.
 
     seconds: timer that adds up the times of `queries` (encoding) and `search`.
     """
@@ -98,7 +98,7 @@ def permuted(
 ) -> Iterator[runs.QueryLists]:
     """Yield each query with the lists of another query, without the documents relevant to that other query.
 
-    The documents are as hard as before on average, but not for the query that they are assigned to. Queries are
+    The documents are hard for the query that they come from, but not for the one that receives them. Queries are
     permuted in blocks of 1,024; a query that is alone in its block gets empty lists.
     """
     waiting, number = iter(listed), 0
@@ -135,10 +135,10 @@ def planted(
     share: float,
     seed: int,
 ) -> Iterator[runs.QueryLists]:
-    """Yield each query's lists; for a share of the queries with withheld positives, the lists have only positives.
+    """Yield each query's lists; for a `share` of the queries with withheld positives, only positives stay.
 
-    The withheld ones become false negatives; the other queries' lists exclude them. Withheld positives missing from a
-    list are added with its last score. Known positives always stay. A larger share includes a smaller one's queries.
+    There, withheld positives are false negatives, and those missing from a list are appended with its last score. The
+    lists of the other queries exclude them. A larger share includes the queries of a smaller one.
     """
     for query_id, hits in listed:
         hidden = dict.fromkeys(withheld.get(query_id, ()))
@@ -159,10 +159,10 @@ def planted(
 
 
 class ListsOfFile:
-    """The negatives of each query in a file of any supported form, with texts looked up in the collection.
+    """The negatives of each query in a file of any supported form; texts are looked up in the collection.
 
-    A file of texts is held in memory as ids. `counts` has, by reason, the number of entries that were not found and of
-    queries that are only in the file or only in the split.
+    A file of texts is held in memory as ids. `counts` holds, by reason, the numbers of entries that were not found, and
+    of queries that are only in the file or only in the split.
 
     Raises:
         UsageError: the form is unknown, or does not match the file's extension.

@@ -36,7 +36,7 @@ class MiningTexts:
     _sharing: set[str] = field(default_factory=set, repr=False)
 
     def queries(self, query_ids: Sequence[str]) -> list[str]:
-        """Return the texts of queries of the split, in the order of the ids."""
+        """Return the texts of the given queries, which must be in the split, in the order of the ids."""
         return [self._queries[query_id] for query_id in query_ids]
 
     def documents(self, doc_ids: Sequence[str]) -> list[Document]:
@@ -45,7 +45,7 @@ class MiningTexts:
         return corpus.documents_at(corpus.known_rows(doc_ids, "candidate", "search this corpus again"))
 
     def aside(self, known: Mapping[str, Sequence[str]]) -> dict[str, frozenset[str]]:
-        """Return, by query id, documents with the query's text, positives of queries with equal text, and copies."""
+        """Return, by query id, documents with the query's text, positives of queries with this text, and all copies."""
         queries = [query for split in self.collection.splits for query in self.collection.queries(split)]
         ids, texts = [query.query_id for query in queries], [query.text for query in queries]
         rows, sharing = set_aside(self.collection.corpus, ids, texts, known)
@@ -72,7 +72,7 @@ class MiningTexts:
     def positives_elsewhere(self) -> dict[str, frozenset[str]]:
         """The documents that are relevant to queries of the other splits, by split; splits without any are omitted.
 
-        A model trained on such a document as a negative has already seen it when it is tested on that split.
+        A model trained on such a document, even as a negative, has seen it before the test on that split.
         """
         others = (split for split in self.collection.splits if split != self.split)
         known = {split: positives(self.collection.qrels(split)).values() for split in others}
@@ -101,7 +101,7 @@ class ExcludedFilter:
     reason: str = EXCLUDED
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield, for each query, the ids of its excluded documents, mapped to `reason`, whether listed or not."""
+        """Yield, for each query, the ids of its excluded documents, listed or not, mapped to `reason`."""
         for query in candidates:
             yield dict.fromkeys(self.excluded.get(query.query_id, ()), self.reason)
 
@@ -139,7 +139,7 @@ class DocumentsFilter:
     splits do not carry over to unseen documents.
 
     Attributes:
-        of: the split whose documents are kept; empty means the split that is mined.
+        of: the split whose judgements drop no documents; empty means the split that is mined.
     """
 
     version: ClassVar[int] = 1
@@ -193,7 +193,7 @@ class NearCopyFilter:
             yield dict.fromkeys(near, "near copy")
 
     def shingles(self, text: str) -> frozenset[tuple[str, ...]]:
-        """Return the distinct shingles of text, as tuples of words, ignoring case."""
+        """Return the distinct shingles of a text, as tuples of words, ignoring case."""
         words = terms(text)
         starts = range(max(1, len(words) - self.words + 1))
         return frozenset(tuple(words[start : start + self.words]) for start in starts)
@@ -286,7 +286,7 @@ class Filters:
     ) -> "Filters":
         """Build the filters for mining; excluded documents and documents with the query's text are dropped first.
 
-        answers: how an answer filter before `plugins` matches; None means no such filter. known: positives by query.
+        answers: how a filter before `plugins` matches answers; None means no such filter. known: positives by query id.
         """
         aside = texts.aside(known)
         first = [ExcludedFilter(texts.collection.excluded(), EXCLUDED), ExcludedFilter(aside, SAME_TEXT)]

@@ -68,7 +68,7 @@ def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: 
 def draw(query: Candidates, count: int, draws: np.random.Generator, reason: Reason, taken: int = 0) -> Negatives:
     """Draw up to `count` documents of the corpus that `reason` accepts, in random order.
 
-    taken: number of documents, besides positives and copies, that `reason` rejects; it sets the size of the draws.
+    taken: number of documents, besides positives and copies, that `reason` rejects; it sizes the batches drawn.
     """
     dropped = Counter[str]()
     order = shuffled(query.doc_ids, max(1, count + len(query.positives) + len(query.duplicates) + taken), draws)
@@ -78,7 +78,7 @@ def draw(query: Candidates, count: int, draws: np.random.Generator, reason: Reas
 
 
 def shuffled(doc_ids: Sequence[str], wanted: int, draws: np.random.Generator) -> Iterator[str]:
-    """Yield distinct ids in random order; a small corpus is permuted, a large one is sampled, skipping repeated ids."""
+    """Yield distinct ids in random order: a permutation or, of at least 4 * `wanted` ids, an endless sample."""
     if len(doc_ids) < 4 * wanted:
         yield from (doc_ids[int(row)] for row in draws.permutation(len(doc_ids)))
         return
@@ -211,8 +211,8 @@ class Random:
 class Mixed:
     """The best-ranked documents of a run and random documents of the corpus, evenly interleaved.
 
-    Any prefix of the negatives has both kinds in about the given ratio. A shorter list also gets fewer random
-    documents, and a query without a list gets none.
+    Any prefix of the negatives has both kinds in about the given ratio. With fewer ranked documents than `depth`, there
+    are also fewer random ones; without a list, there are none.
 
     Source: BM25+Rand of Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text
     Retrieval (ICLR 2021), section 5: 1:1, from BM25's top 100.
@@ -281,7 +281,7 @@ class Union:
             raise PluginError(f"shares must be above 0, but {', '.join(wrong)}")
 
     def problems(self, runs: Sequence[str]) -> Iterator[str]:
-        """Yield a message for each problem: fewer than two runs, or labels of `shares` that differ from the runs'."""
+        """Yield a message for each problem: fewer than two runs, or `shares` with other labels than `runs`."""
         if len(runs) < 2:
             yield f"union needs several runs; add {'another one' if runs else 'two or more'}, or use miner sampled"
         if self.shares:
@@ -314,7 +314,7 @@ class Union:
             yield Negatives(query.query_id, query.positives, negatives, joined, dict(dropped))
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
-        """Return the number of documents per run (largest remainder method). Raises PluginError if labels differ."""
+        """Return the number of documents per run (largest remainder). Raises PluginError if `shares` labels differ."""
         if self.shares and {*labels} != {*self.shares} and labels:
             raise PluginError("; ".join(self.problems(labels)))
         shares = np.array([self.shares.get(label, 1.0) for label in labels], np.float64)

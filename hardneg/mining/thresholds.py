@@ -29,7 +29,7 @@ RULES: Mapping[str, Callable[[float], Rule]] = {
     "pos-margin": lambda width: lambda scores, positive: scores + width <= positive,
     "pos-percent": lambda share: lambda scores, positive: scores <= positive - np.abs(positive) * (1 - share),
 }
-"""By rule (and miner) name, a function that returns the rule for a threshold."""
+"""Functions that return the rule for a threshold, by rule name, which is also the name of a miner."""
 
 COMPARING = ("pos-margin", "pos-percent")
 """The rules that compare a document's score with the scores of the query's positives."""
@@ -60,7 +60,10 @@ def scores_of(doc_ids: Sequence[str], scored: RankedList) -> NDArray[np.float32]
 def judged(
     query: Candidates, doc_ids: Sequence[str], scored: RankedList, rule: Rule, compares: bool
 ) -> tuple[NDArray[np.float32], list[str], tuple[str, ...]]:
-    """Return the documents' scores, float32 [n], the reasons to drop them (empty to keep), and notes on the query."""
+    """Return the documents' scores, float32 [n], the reasons to drop them (empty to keep), and notes on the query.
+
+    scored: the list that supplies the scores. compares: whether the rule reads the lowest score of a positive.
+    """
     scores, known = scores_of(doc_ids, scored), scores_of(query.positives, scored)
     positive = np.array([np.fmin.reduce(known, initial=np.nan)], np.float32)  # the lowest known score
     unknown = compares and bool(np.isnan(positive[0]))
@@ -157,7 +160,7 @@ class Filtered:
         count: number of documents to keep.
         order: the order of the documents that the rule keeps: top, as in the list; scored, by descending score in the
             run labelled `scores`; random, in random order.
-        fill: random draws missing negatives from the list below `depth`, whatever their scores.
+        fill: `random` fills up with random documents of the list below `depth`, whatever their scores; `none` does not.
         exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 
@@ -213,8 +216,8 @@ class Filtered:
 class Denoised(Filtered):
     """The documents at the top of a list that a cross-encoder confidently scores as negative.
 
-    Source: Qu et al., RocketQA (NAACL 2021), sections 3.3 and 4.1.3. The authors' code keeps the first of the
-    top 50, and draws missing negatives at random from lower ranks.
+    Source: Qu et al., RocketQA (NAACL 2021), sections 3.3 and 4.1.3. The authors' code keeps the first such documents
+    of the top 50 and draws missing ones at random from lower ranks.
 
     Attributes:
         below: exclusive upper bound on a document's score in the run labelled `scores`, or else in the list.

@@ -38,9 +38,8 @@ def load_classifier(
     """Load the network in a folder on the CPU, with float32 weights, in evaluation mode.
 
     length: maximum number of tokens per pair. outputs: number of outputs of the head; None means the folder's number,
-    or 1 for a new head. seed: seed of weights missing from the folder. activation: `sigmoid` or `none`.
-
-    Raises ModelError if the folder has no such model, or only part of a classifier's weights.
+    or 1 for a new head. seed: seed of weights missing from the folder. activation: `sigmoid` or `none`. Raises
+    ModelError if the folder has no such model or only part of its weights, or if the model reads too few tokens.
     """
     model_files.read_folder(folder).check()
     own = model_files.own_head(folder)
@@ -183,7 +182,7 @@ class PairScorer:
         device: str | None = None,
         options: EncodeOptions | None = None,
     ) -> "PairScorer":
-        """Prepare the plugin's network in its source or in `folder`. Raises ModelError if untrained or unreadable."""
+        """Prepare the plugin's network from `folder` or its source. Raises ModelError if untrained or unreadable."""
         module = plugin.load(folder)
         if folder is None and (check_trained := getattr(plugin, "check_trained", None)):
             check_trained()
@@ -192,9 +191,7 @@ class PairScorer:
     def rerank(self, requests: Iterable[Request], advance: Advance = lambda pairs: None) -> Iterator[Sequence[float]]:
         """Yield the scores of each query's documents, in order; a few hundred queries are read ahead.
 
-        advance: function that is called with the number of pairs of each batch.
-
-        Raises ModelError if a score is not finite.
+        advance: called with the number of pairs in each scored batch. Raises ModelError if a score is not finite.
         """
         return self.rerank_blocks([requests], advance)
 

@@ -1,4 +1,4 @@
-"""The base of all stages: their fields in a recipe, the hooks that the rest of hardneg calls, and their context."""
+"""Base classes of stages, with their recipe fields and hooks, and the views and contexts that stages receive."""
 
 import shutil
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ _TERMS = 120  # terms of a passage in a learned sparse index
 FORM_WORDS = {"vectors": "one vector per text", "weights": "term weights", "token-vectors": "one vector per token"}
 """How messages describe each form of encoded text."""
 FORMS = {"weights": Trait.WEIGHTS, "token-vectors": Trait.TOKEN_VECTORS}
-"""The trait of an index by the form of its encoded texts; the form `vectors` has no trait."""
+"""Index traits by the form of the encoded texts; the form `vectors` has no trait."""
 _ANOTHER = "use an encode stage whose model has one vector per text"
 NOT_ONE_VECTOR: Mapping[str, str] = {
     Trait.TEXTS: _ANOTHER,
@@ -40,9 +40,9 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Row:
-    """The estimate for a stage: the number of items to process, their plural noun (`unit`), and the bytes on disk.
+    """The estimate for a stage: the number of items to process, their plural noun (`unit`), and its bytes on disk.
 
-    splits: number of queries by split, if the stage writes a collection; None means the same as in its dataset.
+    splits: number of queries by split, if the stage writes a collection; None means as many as in its dataset.
     """
 
     items: int
@@ -55,8 +55,8 @@ class Row:
 class Sizes:
     """The sizes on which the estimate of a stage is based.
 
-    splits: number of queries by split. model, shape: the recipe's own model and its shape. network: the shape of the
-    stage's reranker or reader. form: the form of the model's encoded texts. collections: other sizes, by input path.
+    splits: number of queries by split. model, shape: the recipe's own model and its network's shape. network: the shape
+    of the stage's reranker or reader. form: the form of encoded texts. collections: sizes for other inputs, by path.
     """
 
     documents: int
@@ -85,14 +85,14 @@ class Sizes:
 
 
 def encoding(cut: Segments | None, sizes: Sizes) -> Row:
-    """Return the number of passages to encode and the bytes of their index; `cut` splits passages into segments."""
+    """Return the passages to encode and the bytes of their index; `cut`, if set, splits each passage into segments."""
     rows = 1 if cut is None else cut.count
     copies = 2 if sizes.form == "weights" else 1  # the blocks, and the index joined from them
     return Row(sizes.documents, "passages", sizes.documents * rows * (copies * sizes.stored + 20))
 
 
 def source_of(plugin: object) -> ModelSpec | None:
-    """Return the network that a configured plugin loads, or None if it has no `source`."""
+    """Return the network that a configured plugin loads, or None if the plugin has no `source`."""
     source = getattr(plugin, "source", None)
     return ModelSpec(str(source), getattr(plugin, "revision", None)) if source else None
 
@@ -108,7 +108,7 @@ class SeededStages:
     trainings: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def of(self, name: str) -> str | dict[int, str]:
-        """Return the name to use for a stage: its own, its only copy's name, or the names of several copies by seed."""
+        """Return a stage's own name or its only copy's name or, if it has several copies, their names by seed."""
         copies = dict(self.copies.get(name, {}))
         return copies if len(copies) > 1 else next(iter(copies.values()), name)
 
@@ -121,9 +121,9 @@ class SeededStages:
 class RecipeView:
     """A recipe as seen from stage `name`.
 
-    plugins: configured plugins by stage and field. outputs: the stages that provide the published `model` and `index`.
-    seeded: the stages that are copied per seed. collection: facts about the collection that the stage reads, once
-    known. trail: the stages already visited, which are not entered a second time.
+    plugins: configured plugins by stage and field. outputs: by `model` and `index`, the stage whose artifact is
+    published. seeded: the stages that are copied per seed. collection: facts about the collection that the stage reads,
+    once known. trail: the stages visited on the way to this one, which `at` does not visit again.
     """
 
     name: str
@@ -142,7 +142,7 @@ class RecipeView:
         return spec, replace(self, name=name, trail=self.trail | {self.name})
 
     def plugin(self, field_name: str) -> Any:
-        """Return the stage's configured plugin; None if the plugin could not be configured."""
+        """Return the plugin configured in a field of the stage; None if it is unset or could not be configured."""
         return self.plugins.get((self.name, field_name))
 
     def list_length(self, run: str) -> int | None:
@@ -161,13 +161,13 @@ class RecipeView:
         return {} if spec is None else spec.traits(view)
 
     def query_model(self, index: str) -> str | None:
-        """Return the stage whose model encodes queries for an index; None if it has no model or is not an index."""
+        """Return the stage whose model encodes queries for `index`; None if `index` has no model or is not an index."""
         spec, view = self.at(index)
         return spec.query_model(view) if isinstance(spec, IndexSpec) else None
 
     @property
     def report(self) -> str | None:
-        """The report stage whose files have the usual names in a run folder: `report`, or else the first, if any."""
+        """The report stage whose files have the usual names in a run folder: `report`, or else the first; or None."""
         reports = [name for name, spec in self.stages.items() if spec.artifact_type == "report"]
         return "report" if "report" in reports else next(iter(reports), None)
 
@@ -176,13 +176,13 @@ class StageSpec(BaseModel):
     """The fields of a stage in a recipe, and the hooks that the rest of hardneg calls.
 
     version: must increase whenever the same spec and inputs give a different result. artifact_type: the type of the
-    artifact in `artifact_folder`. also_makes: further types, each with its folder. query_disk: estimated bytes: a fixed
-    number, and bytes per query of the split. purpose: a phrase printed while the stage runs; like `also_makes`, a
-    property if it depends on the fields. resumes: whether a stopped stage continues in its folder; otherwise it
-    restarts in an empty one. every_process: whether all processes run the stage. inherits: fields that default to the
-    recipe's value. teaches: the plugin field whose network the stage trains; all other networks must already be
-    trained. reads_all_seeds: whether the stage reads the copies for all seeds; otherwise it is copied along with its
-    inputs. in_blocks: whether its work is divided into blocks, which an engine computes.
+    artifact in `artifact_folder`. also_makes: further types, each with its folder. query_disk: estimated bytes on disk,
+    as a fixed number and a number per query of the split. purpose: a phrase printed while the stage runs; like
+    `also_makes`, a property if it depends on the fields. resumes: whether a stopped stage continues in its folder;
+    otherwise it restarts in an empty one. every_process: whether all processes run the stage. inherits: fields that
+    default to the recipe's value. teaches: the plugin field whose network the stage trains; all other networks must
+    already be trained. reads_all_seeds: whether the stage reads the copies for all seeds; otherwise it is copied along
+    with its inputs. in_blocks: whether its work is divided into blocks, which an engine computes.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -231,9 +231,9 @@ class StageSpec(BaseModel):
         return ((path, mark.kind, setting) for path, mark, setting in marked(self, PluginKind))
 
     def identity(self) -> dict[str, Any]:
-        """Return the fields that may change the result; not references, plugins and files, which are keyed by content.
+        """Return the fields that may change the result, except references, plugins and files (keyed by content).
 
-        A value may be a function of the recipe, which returns the digest of other content or raises a HardnegError.
+        A value may also be a function that maps the recipe to a digest of other content, or raises a HardnegError.
         """
         marks, described = Reference | PluginKind | InputFile, type(self).model_fields.items()
         by_content = [name for name, info in described if any(isinstance(each, marks) for each in info.metadata)]
@@ -255,7 +255,7 @@ class StageSpec(BaseModel):
         yield from ()
 
     def implied(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Return the inputs that recipes leave implicit, by path; by default, the models that references require."""
+        """Return the stages of implicit inputs, by input path; by default, the models that references require."""
         models = ((path, recipe.query_model(target)) for path, target, need in self.references() if need.with_model)
         return {f"{path}.model": model for path, model in models if model is not None}
 
@@ -283,18 +283,18 @@ class StageSpec(BaseModel):
         return next(filter(None, map(source_of, loaded)), None)
 
     def estimate(self, sizes: Sizes) -> Row:
-        """Return a rough estimate for the stage; by default, from the split's number of queries and `query_disk`."""
+        """Return a rough estimate; by default, from `query_disk` and the split's queries, or one item without it."""
         if self.query_disk is None:
             return Row(1, "stage")
         count = sizes.queries(str(vars(self)["split"]))
         return Row(count, "queries", self.query_disk[0] + count * self.query_disk[1])
 
     def publishes(self, recipe: RecipeView) -> Mapping[str, str]:
-        """Return artifact paths to publish by path in the run folder; folders have no suffix and may be missing."""
+        """Map paths in the run folder to artifact paths to publish; a path without a suffix is an optional folder."""
         return {}
 
     def sections(self, sources: "Mapping[str, ArtifactInput]") -> list[Section]:
-        """Return the report sections about artifacts of this verb; sources: the artifacts by label."""
+        """Return report sections about artifacts of this verb; by default, none. sources: the artifacts by label."""
         return []
 
     def make(self, context: "StageContext[Self]") -> Any:
@@ -309,13 +309,13 @@ class IndexSpec(StageSpec):
     """Base class of stages that build an index."""
 
     def query_model(self, recipe: RecipeView) -> str | None:
-        """Return the stage whose model encodes queries for the index; None if it has none, as for text or imports."""
+        """Return the stage whose model encodes queries for the index; None without one, as for text or imports."""
         return None
 
     def open_index(
         self, source: "ArtifactInput", collection: StoredCollection, options: Any, progress: Progress | None
     ) -> Searcher:
-        """Open the index that this stage built; options: an `ExactOptions`."""
+        """Open the index that this stage built in `source`; options: an `ExactOptions`, for exact searchers only."""
         raise NotImplementedError(f"stage {self.stage} does not implement `open_index`")
 
 
@@ -345,7 +345,7 @@ class ArtifactInput:
     """An artifact that a stage reads.
 
     path: the artifact's folder; None for the recipe's own model, which `model` describes. spec, plugins: the stage that
-    wrote the artifact, and its configured plugins by field. traits: reasons that can rule it out (`Trait`).
+    wrote the artifact, and its configured plugins by field. traits: grounds for refusing it (`Trait`).
     """
 
     name: str
@@ -365,7 +365,7 @@ class ArtifactInput:
         return self.path
 
     def part(self, artifact_type: str) -> Path:
-        """Return the folder of one of the artifact's types, such as `model`; by default, the artifact's own folder."""
+        """Return the folder of one of the artifact's types, such as `model`; for other types, its main folder."""
         return self.folder / (self.spec.parts.get(artifact_type, ".") if self.spec is not None else ".")
 
 

@@ -27,9 +27,9 @@ from hardneg.training.checkpoint import History
 class Evaluate(StageSpec):
     """Scores runs on one split and tests their differences from the baselines.
 
-    runs: one stage per row, or one stage per seed of the row's system. shared_seeds: pairs of rows whose runs of a seed
-    share random draws, as from a common warm-up. marks: for each sign, the rows that a row must beat significantly to
-    get it; by default, one sign per baseline. metrics_of: the metrics for rows with lists too short for the rest.
+    runs: one stage per row, or one stage per seed of the row's system. shared_seeds: pairs of rows whose runs for a
+    seed share random draws, as from a common warm-up. marks: for each sign, the rows that a row must beat significantly
+    to get it; by default, one sign per baseline. metrics_of: metrics for rows with lists too short for the rest.
     """
 
     version = 4
@@ -132,7 +132,7 @@ class Evaluate(StageSpec):
         return {**super().identity(), "labels": list(self.runs), **tests}
 
     def completed(self, recipe: RecipeView, written: Mapping[str, Any], notes: list[str]) -> "Evaluate":
-        """Return the stage with the runs of all seeds per row; rows that depend on one training stage share seeds."""
+        """Return the stage with each row's runs for all seeds; rows that depend on the same training share seeds."""
         copies = recipe.seeded
         seeded = {label: run for label, run in self.runs.items() if isinstance(run, str) and run in copies.copies}
         runs = {**self.runs, **{label: copies.of(run) for label, run in seeded.items()}}
@@ -200,9 +200,9 @@ def score_runs(
 
     Args:
         rows: by key, the name of the run in notes, the run file, and the metrics to compute, in order.
-        judgements: the judgements; empty if no metric needs them.
+        judgements: grades by query and document id; empty if no metric needs them.
         level: the lowest grade that counts as relevant in binary metrics.
-        collection: the corpus and answers; None if no metric needs answers.
+        collection: supplies the answers, corpus size and excluded documents; None scores without them.
         split: the split whose answers are used.
         match: whether answers are words or regular expressions.
 

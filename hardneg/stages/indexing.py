@@ -24,10 +24,10 @@ from hardneg.store import SCRATCH, blocks
 
 
 class ReadDataset(StageSpec):
-    """Reads a collection into Arrow files; stage `dataset` is created from the recipe's `dataset`.
+    """Reads a collection into Arrow files; the recipe's `dataset` defines the stage named `dataset`.
 
-    withheld: which training labels to set aside; default: none. exclude_own: exclude documents with the query's id, as
-    BEIR does; by default only for ArguAna and Quora, whose queries are documents.
+    withheld: which training labels to set aside; default: none. exclude_own: whether to exclude, for each query, the
+    document with its id, as BEIR does; by default, only for ArguAna and Quora, whose queries are documents.
     """
 
     version = 1

@@ -31,10 +31,10 @@ ABOVE = 0.9
 class Mine(StageSpec):
     """Selects negatives for the queries of one split from `runs`; most miners use only the first run.
 
-    file: a file of negatives from another program to select from, in the format `form` of `hardneg export`.
-    without_answers: apply the filter `answers` first. answer_match: match answers as words or as regular expressions.
-    fill_to: add random documents, which are filtered too, up to this number of negatives. also_qrels: files of more
-    judgements, whose positives are also used in training. permuted: give each query the lists of another query.
+    file: negatives from another program to select from. form: its format, as in `hardneg export`. without_answers:
+    apply the filter `answers` first. answer_match: match answers as words or as regular expressions. fill_to: add
+    random documents, which are filtered too, up to this number of negatives. also_qrels: files of more judgements,
+    whose positives are also used in training. permuted: give each query the lists of another query.
     positives_of_others: instead of a run, use this many random positives of other queries. planted: for this share of
     the queries with withheld positives, list only these positives; remove them from the lists of the other queries.
     """
@@ -139,7 +139,7 @@ class MinedBlocks(work.StageBlocks):
     file: choosing.ListsOfFile | None = field(kw_only=True)
 
     def query_lists(self) -> Iterator[runs.QueryLists]:
-        """Return each query with its lists. Raises DataError if `planted` is set but no positives are withheld."""
+        """Return each query with its lists to mine. Raises DataError if `planted` is set but nothing is withheld."""
         spec, known = self.context.spec, self.chooser.positives
         if spec.positives_of_others:
             return choosing.drawn_positives(self.query_ids, known, spec.positives_of_others, spec.seed)
@@ -157,7 +157,7 @@ class MinedBlocks(work.StageBlocks):
         return listed
 
     def make(self, numbers: Sequence[int], task: progress.Task) -> Iterator[tuple[int, BlockResult]]:
-        """Yield the files of each block (negatives, and candidates that the miner dropped) with counts."""
+        """Yield each block's number with its files (negatives, and candidates that the miner dropped) and counts."""
         for some in contiguous(numbers):
             listed = islice(self.query_lists(), some.start * _BLOCK, None)
             for number in some:
@@ -187,10 +187,10 @@ class MinedBlocks(work.StageBlocks):
 
 
 class Label(StageSpec):
-    """Pseudo-labels the queries of a split with a reranker's scores where the scores are clear enough.
+    """Pseudo-labels those queries of a split for which a reranker's scores are clear enough.
 
     run: the run to select from. scores: a `rerank` stage's run of the same queries. above, below, count, depth: see
-    `pseudo_labels`. size: number of labelled queries to sample, using `seed`; larger samples contain smaller ones.
+    `pseudo_labels`. size: number of labelled queries to sample with `seed`; a larger sample contains a smaller one.
     """
 
     version = 1
@@ -273,14 +273,14 @@ def pseudo_labels(
     count: int = thresholds.Denoised.count,
     depth: int = layout.SCORED_DEPTH,
 ) -> Iterator[types.Negatives]:
-    """Pseudo-label queries by score: the best document is the positive, and the first low-scoring ones are negatives.
+    """Yield pseudo-labels: a query's best-scored document as its positive, and the first low-scored ones as negatives.
 
     Source: Qu et al., RocketQA (NAACL 2021), sections 3.3 and 4.1.3.
 
     Args:
         listed: for each query, the list to select from and the list labelled `scores`.
         corpus: the documents, used to keep copies of the positive out of the negatives.
-        left_out: receives the counts of queries without a positive or without a negative.
+        left_out: receives the counts of queries dropped for lack of a positive or a negative.
         above: the score that a positive must exceed.
         below: the score that a negative must stay below.
         count: the maximum number of negatives per query, taken in list order.
@@ -302,9 +302,9 @@ def pseudo_labels(
 
 
 def sure_positive(hits: Mapping[str, types.RankedList], above: float, depth: int) -> str | None:
-    """Return the best-scored of the top `depth` documents, None if none exceeds `above`; ties go to the better rank.
+    """Return the best-scored of the top `depth` documents; ties go to the better rank. None if none exceeds `above`.
 
-    Runs store ties as adjacent floating-point numbers, so close scores count as equal.
+    Only documents of the first list are candidates. Runs store ties as adjacent floats, so close scores count as equal.
     """
     top, scored = next(iter(hits.values())).doc_ids[:depth], hits[types.SCORES]
     scores = thresholds.scores_of(top, scored)

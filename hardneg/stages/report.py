@@ -114,7 +114,7 @@ def steps_after(
     stages: Mapping[str, StageSpec],
     ran: content.RecipeRun,
 ) -> list[tuple[str, str]]:
-    """Return suggested next steps for a recipe that evaluated these rows, each a sentence and a command."""
+    """Return the next steps to suggest after an evaluation, each a sentence and a command; about: the featured row."""
     ran = replace(ran, began=began_from(about, rows, stages) if about in rows else "")
     stage_of = {label: run if isinstance(run, str) else next(iter(run.values())) for label, run in rows.items()}
     runs = {label: Path(ran.folder, "runs", f"{name}.trec.gz") for label, name in stage_of.items()}
@@ -180,21 +180,21 @@ def _sections(by_label: _ByLabel) -> list[table.Section]:
 
 
 def row_of(model: str, rows: Mapping[str, work.BySeed], stages: Mapping[str, StageSpec]) -> str:
-    """Return the row whose run is the fewest stages away from a model; empty if no row is nearest to this model."""
+    """Among the rows whose nearest model is `model`, return the one the fewest stages away; empty if there is none."""
     nearest = {label: nearest_model(run, stages) for label, run in rows.items()}
     own = {label: steps for label, (name, steps) in nearest.items() if name == model}
     return min(own, key=own.__getitem__, default="")
 
 
 def began_from(label: str, rows: Mapping[str, work.BySeed], stages: Mapping[str, StageSpec]) -> str:
-    """Return the row of the model that a row's model was trained from; empty if there is no such row."""
+    """Return the row of the model from which the model of row `label` was trained; empty if there is no such row."""
     trained = stages.get(nearest_model(rows[label], stages)[0])
     start = getattr(trained, "model", None) or layout.START
     return row_of(start, rows, stages) if trained is not None else ""
 
 
 def nearest_model(run: work.BySeed, stages: Mapping[str, StageSpec]) -> tuple[str, int]:
-    """Return the model that is the fewest stages away from a run (empty if none), and the number of stages."""
+    """Return the model the fewest stages away from a run, and the number of stages; empty and 0 if there is none."""
     seen, level, steps = {layout.DATASET}, [run] if isinstance(run, str) else [*run.values()], 0
     while level:
         if models := [

@@ -236,7 +236,7 @@ class Fuse(RunSpec):
         return identity | ({"tuning": {**identity["tuning"], "runs": list(self.tuning.runs)}} if self.tuning else {})
 
     def list_length(self, recipe: RecipeView, runs: Mapping[str, str] | None = None) -> int:
-        """Return the maximum number of documents per query after fusing the stage's own runs, or other runs."""
+        """Return the maximum number of documents per query after fusing `runs`; default: the stage's own runs."""
         lengths = [recipe.list_length(run) for run in (runs or self.runs).values()]
         return min(self.depth, sum(length if length is not None else self.depth for length in lengths))
 

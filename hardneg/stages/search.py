@@ -131,9 +131,9 @@ class Search(RunSpec):
 
 
 def searched_queries(context: StageContext[Search], collection: StoredCollection, facts: Counter[str]) -> Queries:
-    """Return the queries of a search, from a split or from a file, which the first process stores.
+    """Return the queries to search, from a split or a file (stored by the first process); facts: receives counts.
 
-    Raises DataError if the file is malformed or has no new queries, the split is empty, or `text_of` has no positives.
+    Raises DataError if the file is malformed or has no new queries, the split is empty, or `text_of` finds no positive.
     """
     spec = context.spec
     if spec.queries is not None:
@@ -180,9 +180,9 @@ class DocumentTexts(Sequence[str]):
 
 
 def positive_texts(asked: Queries, known: Mapping[str, Sequence[str]], corpus: Corpus, facts: Counter[str]) -> Queries:
-    """Return the queries with other texts: the contents of each query's first positive in the corpus, read on access.
+    """Return the queries that have a positive, their texts replaced by the contents of the first one, read on access.
 
-    asked: the queries. known: positives by query id. facts: receives the count of queries skipped without a positive.
+    asked: the queries. known: positives by query id. facts: receives the number of queries without one.
     """
     lists = [known.get(query_id, ()) for query_id in asked.query_ids]
     rows = corpus.rows([doc_id for doc_ids in lists for doc_id in doc_ids])
@@ -198,7 +198,7 @@ def positive_texts(asked: Queries, known: Mapping[str, Sequence[str]], corpus: C
 class SearchBlocks(work.RunBlocks):
     """The work of stage `search`, with the inputs, counts and times.
 
-    whole: counts over all queries rather than a block. held: the encoded queries of the latest window.
+    whole: counts over all queries rather than one block. held: the latest window's encoded queries, by its range.
     """
 
     collection: StoredCollection = field(kw_only=True)

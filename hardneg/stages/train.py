@@ -29,7 +29,7 @@ class SourceOptions(BaseModel):
 
 
 class MixingOptions(BaseModel):
-    """Sampling of sources with n queries in proportion to n^(1/`temperature`), per example or (`one_source`) batch."""
+    """Draws a source per example or (`one_source`) per batch; a source of n queries has weight n^(1/`temperature`)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     temperature: float = 1.0
@@ -39,7 +39,7 @@ class MixingOptions(BaseModel):
 _Source = Annotated[
     SourceOptions, BeforeValidator(lambda value: {"negatives": value} if isinstance(value, str) else value)
 ]
-"""A source, which may be just the name of its negatives."""
+"""A source, or just the name of the stage that mined its negatives."""
 
 
 class Train(training.TeacherOptions, training.DualOptions):

@@ -24,7 +24,7 @@ from hardneg.training.options import Devices, RefreshOptions
 
 
 class WatchOptions(BaseModel):
-    """Options to measure, every `every` steps, how stale the lists of `queries` sampled training queries are."""
+    """Compares, every `every` steps, the negatives of `queries` sampled queries with the model's top `depth`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     every: int = Field(gt=0)

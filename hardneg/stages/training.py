@@ -29,7 +29,7 @@ Validate = Callable[[], Mapping[str, float]]
 Told = Callable[[Any], tuple[Facts, Facts]]
 """Maps the `TrainingResult` of a training run to facts for the model card and further facts for the manifest."""
 Opened = tuple[Any, Told]
-"""A training method (`ExampleTraining`), which has the network and data, and the function that returns its facts."""
+"""A training method (`ExampleTraining`) with its network and data, paired with the function that returns its facts."""
 OF_THE_RUN = "Training options, such as steps, negatives, optimizer and precision."
 
 
@@ -40,7 +40,7 @@ def examples_of(collection: StoredCollection, negatives: base.ArtifactInput | No
 
 
 def training_data(collection: StoredCollection, queries: Queries, negatives: base.ArtifactInput | None) -> TrainingData:
-    """Return the queries with their known positives and, if given, mined negatives and the positives that these add."""
+    """Return the queries with their positives and, if given, the mined `negatives` and the positives that these add."""
     lists = None if negatives is None else read_negatives(negatives.folder / layout.NEGATIVES)
     known: Mapping[str, Sequence[str]] = qrels.positives(collection.all_qrels())
     if pseudo := work.pseudo_positives(negatives):
@@ -67,7 +67,7 @@ class OptionGroup(StageSpec):
 
 
 class TrainConfig(OptionGroup):
-    """The loss and the run options of all training verbs; judged: a phrase for the candidates of dev metrics."""
+    """The loss and options of all training verbs; judged: how model cards describe the candidates of dev metrics."""
 
     needs_dataset = resumes = every_process = True
     artifact_folder = layout.MODEL_FOLDER
@@ -103,7 +103,7 @@ class TrainConfig(OptionGroup):
         return f"{self.options.batch_size * self.options.accumulate} queries"
 
     def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> Opened:
-        """Return the training method and the function that returns its facts; `ending` is closed after training."""
+        """Return the training method and the function that returns its facts; ending: a stack closed after training."""
         raise NotImplementedError(f"stage {self.stage} does not implement `opened`")
 
     def judge(self, context: StageContext[Any], collection: StoredCollection, network: Any) -> Validate | None:
@@ -137,7 +137,7 @@ class TrainConfig(OptionGroup):
 
 
 class Validation(BaseModel):
-    """Validation on the first `queries` of `split` (default: all), each with positives and a run's top `depth`."""
+    """Validation on the first `queries` of `split` (default: all), by reranking positives and a run's top `depth`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     split: fields.Name = "dev"
@@ -178,7 +178,7 @@ class ValidationOptions(OptionGroup):
         return self.measure(network, ValidationData(collection.corpus, query_ids, texts, judged, run, segments))
 
     def measure(self, network: Any, data: Any) -> Validate:
-        """Return a function that measures the network on `ValidationData`."""
+        """Return a function that returns the network's dev metrics on `data`, a `ValidationData`."""
         from hardneg.training.validation import pool_validation
 
         return pool_validation(network, data, self.validation.depth)
@@ -269,7 +269,7 @@ class TeacherOptions(OptionGroup):
             yield "teacher", f"teacher: missing; {self.loss.name} needs a run with scores, such as from a rerank stage"
 
     def with_teacher(self, context: StageContext[Any], data: TrainingData) -> tuple[TrainingData, dict[str, int]]:
-        """Return the examples with the `teacher`'s scores, if any, and a count of queries without a scored positive.
+        """Return the data with any `teacher`'s scores, and a fact: the number of queries without a scored positive.
 
         Raises DataError if the teacher's run has different queries, and TrainingError if it scores no positive.
         """
@@ -297,7 +297,7 @@ class TeacherOptions(OptionGroup):
 
 
 class GuideOptions(OptionGroup):
-    """The options `guide`, another encoder that scores each batch for masks and losses, and `guided_mask`."""
+    """The options `guide` (another encoder, which scores each batch for masks and losses) and `guided_mask`."""
 
     guide: Annotated[fields.Name | None, fields.Reference(("index",), _NO_SEGMENTS, with_model=True)] = Field(
         default=None,

@@ -27,7 +27,7 @@ from hardneg.store.blocks import BlockResult, BlockStore, write_behind
 
 Entry = tuple[str, types.RankedList]
 Ranking = Iterator[tuple[Iterable[Entry], Callable[[], Counter[str]]]]
-"""The ranked lists of each block, and a function that returns the block's counts once the lists are read."""
+"""For each block, its ranked lists, and a function that returns its counts once the lists have been read."""
 _LINES = "trec"
 
 
@@ -63,7 +63,7 @@ def open_encoder(
 def open_prompted(
     context: StageContext[StageSpec], side: spec.Side, prompt: str | None, precision: spec.Precision | None
 ) -> protocol.TextEncoder:
-    """Open the stage's model, with another prompt if one is given. Raises UsageError if prompts cannot be changed."""
+    """Open the stage's model; `prompt`, if set, replaces its own for `side`. Raises UsageError if prompts are fixed."""
     encoder = open_encoder(context.inputs["model"], context.device, precision)
     if prompt is None:
         return encoder
@@ -115,7 +115,7 @@ def no_queries(name: str, split: str) -> errors.DataError:
 
 
 def queries_of(context: StageContext[StageSpec], collection: StoredCollection, split: str) -> Queries:
-    """Return the queries of the input `run`, from the file stored with the run or from a split."""
+    """Return the queries stored with the input `run`, or else the split's. Raises DataError if there are none."""
     return own_queries(context.inputs["run"]) or open_queries(context, collection, split)
 
 
@@ -139,7 +139,7 @@ def open_searcher(
     few: bool = False,
     expected: int = 0,
 ) -> Searcher:
-    """Open an index to search for documents; an index of segments is not a `DenseSearcher`.
+    """Open an index as a searcher that returns documents; for an index of segments, it is not a `DenseSearcher`.
 
     few: whether to keep a flat index on a GPU with enough memory, for repeated searches with up to a hundred queries,
     as in training. expected: the total number of queries. Raises UsageError if the artifact is not an index.
@@ -199,7 +199,7 @@ def data_facts(context: StageContext[Any], corpus: Corpus, queries: int) -> dict
 
 
 def query_blocks(queries: int, size: int) -> list[int]:
-    """Return the sizes of blocks of `size` queries; the last may be smaller."""
+    """Return the block sizes for `queries` queries in blocks of `size`; the last block may be smaller."""
     return [min(size, queries - start) for start in range(0, queries, size)]
 
 
@@ -219,7 +219,7 @@ class StageBlocks:
 
     @cached_property
     def store(self) -> BlockStore:
-        """The finished blocks. Raises ArtifactError if a stopped run used different block sizes."""
+        """The store of finished blocks. Raises ArtifactError if a stopped run used different block sizes."""
         store = BlockStore(self.context.folder / SCRATCH / "blocks")
         store.begin(self.sizes)
         return store
@@ -243,10 +243,10 @@ class StageBlocks:
 
 @dataclass(frozen=True)
 class RunBlocks(StageBlocks):
-    """The work of a run in blocks of queries; subclasses define `ranking` and `run_facts`."""
+    """Base class of work that produces a run in blocks of queries; subclasses define `ranking` and `run_facts`."""
 
     def ranking(self, numbers: Sequence[int], task: progress.Task) -> Ranking:
-        """Return the ranked lists and the counts of the given blocks, in ascending order."""
+        """Return each given block's ranked lists, and a function for its counts, in ascending order of the blocks."""
         raise NotImplementedError
 
     def run_facts(self) -> Facts:
@@ -270,7 +270,7 @@ class RunBlocks(StageBlocks):
 
 
 def make_blocks(context: StageContext[StageSpec]) -> Facts:
-    """Compute a stage's missing blocks, join all blocks, and return the manifest facts ({} unless the first process).
+    """Compute a stage's missing blocks, join all, and return the manifest facts ({} except in the first process).
 
     Each of several processes computes a contiguous range of blocks, because adjacent blocks share what they read.
     """

@@ -1,4 +1,4 @@
-"""Stages `write-queries` and `round-trip`: queries generated from documents, and filtered by a retriever."""
+"""Stages `write-queries` and `round-trip`: query generation from documents, and filtering by a retriever."""
 
 import re
 from collections import Counter, defaultdict
@@ -213,7 +213,7 @@ def mixed(
     only: Container[str] | None = None,
     copies: Container[str] = (),
 ) -> Iterator[tuple[str, types.Written]]:
-    """Yield, for each document, its writer's name (empty if it has no queries) and its queries with the document.
+    """Yield, for each document, its writer's name (empty if none wrote a query), and the queries with the document.
 
     Writers take turns in an order that depends on the seed and the document id, until one writes a query.
 
@@ -223,7 +223,7 @@ def mixed(
         count: the maximum number of queries per document.
         seed: the random seed for the writers and their order.
         only: ids of the documents to write queries for; default: all documents.
-        copies: ids of documents to skip.
+        copies: ids of further documents to skip, such as copies of others.
     """
     stream = iter(documents)
     while block := list(islice(stream, _BLOCK)):
@@ -294,8 +294,8 @@ def with_repeats(
 ) -> Iterator[SelectedQuery]:
     """Yield the queries with more relevant documents: copies of their passages, and neighbours with the query's words.
 
-    Neighbours are consecutive passages of the same document (`groups`). A query whose words are not in its own passage,
-    such as a heading, gets no neighbours. copies: the result of `earlier_copies`.
+    Neighbours are consecutive passages of the same source document (in `groups`, by passage id). A query whose words
+    are not in its own passage, such as a heading, gets no neighbours. copies: the result of `earlier_copies`.
     """
 
     def has(row: int, words: str) -> bool:
@@ -328,7 +328,7 @@ def with_repeats(
 class RoundTrip(StageSpec):
     """Filters the queries of one split by round-trip consistency: a run must rank a relevant passage near the top.
 
-    The result is a collection and the run of the remaining queries, for mining. Other splits stay the same.
+    The results are a collection and a run with only the remaining queries, for mining. Other splits do not change.
 
     Source: Alberti et al., Synthetic QA Corpora Generation with Roundtrip Consistency (ACL 2019); with a retriever, Dai
     et al., Promptagator: Few-shot Dense Retrieval From 8 Examples (ICLR 2023).

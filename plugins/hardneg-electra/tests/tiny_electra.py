@@ -1,4 +1,4 @@
-"""A random ELECTRA of two layers with a vocabulary of single letters, made where it is needed."""
+"""A randomly initialised ELECTRA of two layers with a vocabulary of single letters, written on demand."""
 
 import string
 from pathlib import Path
@@ -13,7 +13,7 @@ POSITIONS = 64
 
 
 def tiny_electra(folder: Path, *, seed: int = 0) -> Path:
-    """Writes a discriminator whose embeddings are narrower than its layers, as those of the small published one."""
+    """Write a discriminator whose embeddings are narrower than its layers, as in ELECTRA-small; return its folder."""
     if not folder.exists():
         folder.mkdir(parents=True)
         BertTokenizer(VOCABULARY, model_max_length=POSITIONS).save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""A small server of /v1/chat/completions, whose answers depend on the text and whose faults are asked for."""
+"""A small server of /v1/chat/completions, with replaceable answers that depend on the message."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -8,7 +8,7 @@ from hardneg_http import testing
 
 
 def shared_words(message: str) -> str:
-    """Yes, where a passage shares a word with the query beyond the small ones."""
+    """Answer `yes` if the passage shares a word of more than three letters with the query, and else `no`."""
     query, _, rest = message.partition("\n")
     passage = rest.partition("\n\nWould")[0]
     return "yes" if {*words(query)} & {*words(passage)} else "no"
@@ -20,7 +20,7 @@ def words(text: str) -> list[str]:
 
 
 class Served(testing.ServedModel):
-    """says: what it says to a message. ends: why it ends, where it says so."""
+    """A chat model; says: maps a message to the answer. ends: the `finish_reason` of answers, if any."""
 
     path = "/v1/chat/completions"
 
@@ -40,5 +40,5 @@ class Served(testing.ServedModel):
 
 
 def serving() -> AbstractContextManager[Served]:
-    """A server in threads of this process, until the block ends."""
+    """Serve from threads of this process until the `with` block ends."""
     return testing.serving(Served())

@@ -1,4 +1,4 @@
-"""The reranker and the filter `chat`: contracts, options, what is asked how often, and what is dropped why."""
+"""The reranker and the filter `chat`: contracts, options, numbers of requests, and reasons for dropping candidates."""
 
 import re
 from pathlib import Path
@@ -167,7 +167,7 @@ class TestChatFilter(FilterTests):
 
 
 class Texts:
-    """Documents whose text is their id."""
+    """Documents whose text is their id, and queries that all have the same text."""
 
     def queries(self, query_ids: Any) -> list[str]:
         return ["old river" for _ in query_ids]
@@ -195,7 +195,7 @@ _LISTED = re.compile(r"^\[(\d+)\] (.*)$", re.MULTILINE)
 
 
 def by_number(message: str) -> str:
-    """All passages that are numbers, the largest first."""
+    """Rank the numbered passages of a message by length, the longest first, and equally long ones alphabetically."""
     listed = sorted(_LISTED.findall(message.partition("\n\nQuery")[0]), key=lambda each: (-len(each[1]), each[1]))
     return " > ".join(f"[{number}]" for number, _ in listed)
 
@@ -233,7 +233,7 @@ def test_an_order_is_repaired(answer: str, order: list[int]) -> None:
 
 
 def test_the_best_rise_through_the_windows(served: Served) -> None:
-    """By hand: 5 passages, windows of 3 from the end in steps of 2: places 2 to 4, then 0 to 2."""
+    """Worked by hand: windows of 3 over 5 passages, in steps of 2, cover positions 2 to 4 and then 0 to 2."""
     served.says = by_length
     passages = ["a", "bb", "ccc", "dddd", "eeeee"]
     (scores,) = ChatListwise("m", url=served.url, window=3, step=2).rerank([("q", passages)])

@@ -1,4 +1,4 @@
-"""The client: messages in the server's form, and what is made of answers."""
+"""The client: requests in the server's format, and how answers are read."""
 
 from pathlib import Path
 from threading import Thread

@@ -1,4 +1,4 @@
-"""The verb: which pairs are asked about, what becomes of what is relevant, and what is printed about it."""
+"""The verb `judge`: which pairs are judged, what happens to relevant negatives, and what is reported."""
 
 import gzip
 import json
@@ -39,7 +39,7 @@ class TestJudge(StageTests):
 
 
 def tree_of(folder: Path, served: Served, **judge: Any) -> dict[str, Any]:
-    """Three queries, four documents each of a run that stands beside them, and a stage that judges the negatives."""
+    """Write a dataset to a folder, and return a recipe tree whose stage `judged` judges random negatives of it."""
     data = folder / "data"
     (data / "qrels").mkdir(parents=True, exist_ok=True)
     for name, texts in (("corpus", TEXTS), ("queries", QUERIES)):
@@ -70,7 +70,7 @@ def rows(artifact: Artifact) -> dict[str, Negatives]:
 
 
 def truth(query_id: str, doc_id: str) -> bool:
-    """What the server says: whether they share a long word."""
+    """Return the server's verdict: whether the document contains the query's second word."""
     return QUERIES[query_id].split()[1] in TEXTS[doc_id]
 
 
@@ -166,7 +166,7 @@ def test_the_second_judge_is_asked_of_what_is_flagged(tmp_path, served):
 
 
 def test_what_was_made_a_positive_is_learnt_from_as_such(tmp_path, served):
-    """Beside the known one; a query without new positives keeps its own."""
+    """New positives are added to the known one; a query without new positives keeps its own."""
     found = made(tmp_path, served, outcome="positive")
     plan = make_plan(load_recipe(tmp_path / "r.yaml"))
     traits = frozenset(plan.steps["judged"].spec.traits(plan.recipe.view("judged")))

@@ -1,4 +1,4 @@
-"""A judging that was killed goes on: nothing is asked again, and the artifact is the same."""
+"""A killed `judge` stage resumes: no answered request is repeated, and the artifact is the same."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Templates and what is put into them."""
+"""Prompt templates, the texts inserted into them, and the parsing of answers."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The writer `chat`: its contract, its messages, and what it does with answers."""
+"""The writer `chat`: its contract, its messages, and how it reads answers."""
 
 import re
 from pathlib import Path
@@ -18,7 +18,7 @@ DOCUMENTS = [Document(f"d{number}", text) for number, text in enumerate(TEXTS)]
 
 
 def numbered(message: str) -> str:
-    """A query for each line that is asked for, from the passage's words."""
+    """Answer a message with one numbered query, which repeats the passage, per requested line."""
     *_, passage = re.findall(r"Passage:\n(.*)\n\nWrite", message)
     asked = re.findall(r"^(\d+)\. ", message.rpartition("Write one")[2], re.MULTILINE)
     return "\n".join(f"{number}. what{number} of {passage}" for number in asked)

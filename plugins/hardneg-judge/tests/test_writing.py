@@ -1,4 +1,4 @@
-"""Stage `write-queries` with the writer `chat`: its facts, and kills."""
+"""Stage `write-queries` with the writer `chat`: its facts, and resuming after a kill."""
 
 import os
 import random
@@ -25,7 +25,7 @@ SECTION = "## The {word} {part}\n\nHere the {word} number {part} is beside the t
 
 
 def recipe(folder: Path, served: Served, files: int, **options: Any) -> Path:
-    """Sections of files, four in each, written for by `chat`."""
+    """Write Markdown files of four sections each, and a recipe in which `chat` writes queries for them."""
     (folder / "docs").mkdir()
     for file in range(files):
         text = "\n".join(SECTION.format(word=f"river{file}", part=part, file=file) for part in range(4))
@@ -57,7 +57,7 @@ def test_the_facts_count_requests_and_tokens(served: Served, tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_kills_lose_no_answer_and_change_no_byte(served: Served, tmp_path: Path, monkeypatch: Any) -> None:
-    """What is in the journal at a kill is never asked again; what a server answered as it came may be, once a kill."""
+    """No journaled answer is requested again after a kill; a request in flight may be, once per kill."""
     served.says = numbered
     path = recipe(tmp_path, served, 20)
     whole = written(path, tmp_path / "whole")

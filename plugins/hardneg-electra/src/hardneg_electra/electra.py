@@ -70,7 +70,7 @@ class Electra:
         return open_network(folder, self.length, self.seed)
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """Yield the scores of each query's documents, in the given order."""
+        """Yield the scores of each query's documents, in the given order. Raises ModelError for an untrained source."""
         from hardneg.plugin import pair_scoring
 
         yield from pair_scoring.PairScorer.opened(self, None).rerank(requests)

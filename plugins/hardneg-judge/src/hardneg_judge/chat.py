@@ -12,7 +12,7 @@ from hardneg_judge.prompts import BEST, IN_ORDER, Scale, built_in, filled, permu
 from hardneg_judge.server import Answer, ChatServer, ChatSession, Reply
 
 RELEVANT, UNREADABLE, UNJUDGED = "relevant", "unreadable", "unjudged"
-"""The reasons to drop a candidate: it is judged relevant, its verdict is unreadable, or it is not judged."""
+"""Reasons for dropping a candidate: it is judged relevant, its verdict is unreadable, or it is not judged."""
 _LOT = 64  # requests between two updates of progress, per request in flight
 
 
@@ -115,7 +115,7 @@ class ChatFilter(Chat):
     Robust Information Retrieval (2025, arXiv 2505.16967).
 
     Args:
-        relevant_from: the lowest score of a relevant passage: 1 with `yes-no`, up to 3 with `grades`.
+        relevant_from: the lowest score that counts as relevant; at most 1 with `yes-no` and 3 with `grades`.
         depth: number of candidates to judge at the top of each list; the others are dropped as `unjudged`.
     """
 

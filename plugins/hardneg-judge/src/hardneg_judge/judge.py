@@ -22,7 +22,7 @@ PAIRS = 4096
 
 
 class Level(BaseModel):
-    """A judge, and the lowest score of a passage that counts as relevant (`relevant_from`).
+    """A judge, and the lowest score that counts as relevant (`relevant_from`).
 
     reranker: the stage that trained the judge. plugin: a reranker that no stage trains, such as `chat`.
     """
@@ -73,7 +73,7 @@ class Judged:
     """A query's first n mined negatives with the judges' verdicts.
 
     flag, decide: float32 [n], the scores of the first and the second judge, nan where missing.
-    relevant, unread: bool [n], true where judged relevant, and where the second judge returned no score.
+    relevant, unread: bool [n], true where judged relevant, and where the second judge was asked but gave no score.
     """
 
     mined: hp.Negatives
@@ -185,7 +185,7 @@ class Judge(hp.stages.StageSpec):
         return {name: level for name, level in both.items() if level is not None}
 
     def identity(self) -> dict[str, Any]:
-        """Return the options in the key and each judge's lowest relevant score; the judges enter the key separately."""
+        """Return the options in the key, with each judge's `relevant_from`; the judges enter the key separately."""
         own = {name: getattr(self, name) for name in ("split", "depth", "outcome")}
         return {**own, **{name: level.relevant_from for name, level in self.levels.items()}}
 
@@ -206,7 +206,7 @@ class Judge(hp.stages.StageSpec):
         return {**super().traits(recipe), **own}
 
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
-        """Return the estimated pairs, `depth` per query, all of which the first judge scores, and their disk space."""
+        """Return the estimate: `depth` pairs per query, all of which the first judge scores, and their disk space."""
         pairs = sizes.queries(self.split) * self.depth
         return hp.stages.Row(int(pairs), "pairs", int(pairs) * 60)
 
@@ -249,7 +249,7 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
     step: int = field(kw_only=True)
 
     def make(self, numbers: Sequence[int], task: hp.runtime.Task) -> Iterator[tuple[int, hp.block_store.BlockResult]]:
-        """Yield each block's remaining negatives, dropped ones, judgements and counts of requests."""
+        """Yield each block's number with its remaining and dropped negatives, judgements and counts."""
         with ExitStack() as stack, TemporaryDirectory() as folder:
             levels = self._opened(stack) if numbers else {}
             path, dropped = Path(folder) / hp.layout.NEGATIVES, Path(folder) / hp.layout.DROPPED
@@ -267,7 +267,7 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
                 )
 
     def finish(self) -> hp.stages.Facts:
-        """Write the remaining and the dropped negatives and the judgements. Raises DataError if no query remains."""
+        """Write the remaining negatives, the dropped ones and the judgements. Raises DataError if no query remains."""
         count, folder = len(self.sizes), self.context.folder
         facts = {"queries": 0, "negatives": 0, **self.store.facts(count)}
         if not facts["queries"]:

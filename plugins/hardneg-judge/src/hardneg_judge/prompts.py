@@ -27,7 +27,7 @@ FORMS: Mapping[str, str] = {
     "keywords": "two to six keywords, as typed into a search box",
     "claim": "a claim in one sentence, which the passage supports or refutes",
 }
-"""Descriptions sent for the keywords of option `forms`; any other text in `forms` is sent verbatim."""
+"""The descriptions sent for known values of option `forms`; any other value is sent verbatim."""
 _QUESTION = {
     "yes-no": "Would someone who asks this query find what they look for in the passage?",
     "grades": (
@@ -50,7 +50,7 @@ def built_in(scale: Scale, batch: int) -> str:
 
 
 def template(prompt: str, otherwise: str, parts: Sequence[str] = ("query", "passages")) -> str:
-    """Return the template, given as text or as a file name, with all `parts`; `otherwise` if `prompt` is empty.
+    """Return the template in `prompt` (text or a file name), with all `parts` checked, or `otherwise` if it is empty.
 
     Raises:
         ValueError: the file does not exist, or a part is missing.
@@ -72,7 +72,7 @@ def _file_text(option: str, name: str) -> str:
 
 
 def filled(text: str, query: str, passages: Sequence[str], numbered: bool) -> str:
-    """Return the template with the query and either all passages, `numbered` from 1, or the only one.
+    """Return the template with the query and the passages: all, numbered from 1, if `numbered`, else the only one.
 
     A numbered passage is put on one line, so that its text cannot contain numbered lines. Texts may contain braces.
     """
@@ -92,7 +92,7 @@ def asked_forms(forms: Sequence[str], start: int, count: int) -> str:
 
 
 def examples_text(source: str) -> str:
-    """Return examples as JSON Lines, given directly or in a file. Raises ValueError if the file cannot be read."""
+    """Return examples as JSON Lines from text or a named file. Raises ValueError if the file cannot be read."""
     return source if not source.strip() or source.lstrip().startswith("{") else _file_text("examples", source)
 
 

@@ -59,7 +59,7 @@ class AnswerJournal:
         return len(self._offsets)
 
     def find(self, key: str) -> Answer | None:
-        """Return the stored answer to a request, or None."""
+        """Return the stored answer to the request with this key; None if there is none."""
         with self._lock:
             if (offset := self._offsets.get(_short(key))) is None:
                 return None
@@ -68,7 +68,7 @@ class AnswerJournal:
         return Answer(*record[1:]) if record is not None and record[0] == key else None
 
     def keep(self, key: str, answer: Answer) -> None:
-        """Store an answer. Raises ArtifactError if writing fails."""
+        """Store an answer under its request key. Raises ArtifactError if writing fails."""
         record = json.dumps([key, *answer], ensure_ascii=True)
         line = f"\n{record}\t{_checksum(record.encode())}".encode()
         with self._lock:
@@ -231,7 +231,7 @@ class ChatSession(server.ModelServer):
         return Answer(self.without_key(text), read, written)
 
     def reply(self, message: str, read: Callable[[Answer], tuple[list[Value], bool]]) -> Reply[Value]:
-        """Return the answer to a message, from the journal if it has a readable one.
+        """Return the answer to a message, from the journal if it has a complete one.
 
         read: returns the values in an answer, and whether they are complete; only complete answers are cached. Raises
         ModelError like `ask`.

@@ -73,7 +73,7 @@ class ChatWriter(ChatServer):
 
 
 class ChatWriting(ChatSession):
-    """A session of a writer; totals: receives the counts of requests, tokens and unreadable answers at the end."""
+    """A session that writes queries; totals: receives counts of requests, tokens and unreadable answers at the end."""
 
     version = ChatWriter.version
 

@@ -94,7 +94,7 @@ class TextEncoder(Protocol):
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> "Iterator[tuple[int, Encoded]]":
-        """Yield each window's position and encoded texts; cut: how to split documents into segments, if at all."""
+        """Yield the first position and encoded texts of each window. cut: how to split documents, if at all."""
 
     def rows(
         self, corpus: "Corpus", cut: Segments | None, folder: Path, progress: Progress, here: "World"

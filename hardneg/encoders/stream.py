@@ -68,7 +68,7 @@ class SegmentedCorpus:
         progress: Progress,
         here: distributed.World,
     ) -> "SegmentedCorpus":
-        """Create the segmented corpus; `count_rows` counts the segments of each document. encoder: an `Encoder`."""
+        """Create a segmented corpus by counting each document's segments with `count_rows`. encoder: an `Encoder`."""
 
         def count(texts: Sequence[str]) -> NDArray[np.int64]:  # one more for a document that is cut off
             found = encoder.segment(texts, cut)
@@ -96,7 +96,7 @@ class SegmentedCorpus:
 class Layout:
     """The division of a corpus into blocks.
 
-    documents, rows: int64 [blocks + 1], the first document or row of each block, then their total number.
+    documents, rows: int64 [blocks + 1], the first document and first row of each block, ending with the total number.
     """
 
     documents: NDArray[np.int64]
@@ -125,8 +125,8 @@ def write_index(
 ) -> None:
     """Encode the rows of a corpus and write an index with their ids to a folder, unless the folder is complete.
 
-    Every process calls this with the same arguments. The encoders of all processes, each in its own thread, share the
-    blocks.
+    Every process calls this with the same arguments. The blocks are divided among the encoders
+    of all processes, and each encoder runs in its own thread.
 
     Raises ModelError, with the row of the first affected document, if a vector is not finite.
     """

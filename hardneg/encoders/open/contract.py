@@ -105,7 +105,7 @@ def read_contract(files: ModelFolder) -> Contract:
 def own_values(files: ModelFolder) -> tuple[str, dict[str, str]]:
     """Return the declared similarity (by default cosine, or dot for sparse encoders) and the prompts by name.
 
-    The prompts include `query` and `document`, which may be empty.
+    The prompts include `query` and `document`, which may be empty. Raises ModelError if the prompts are malformed.
     """
     similarity, prompts = files.config.get("similarity_fn_name"), files.config.get("prompts") or {}
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):

@@ -90,7 +90,7 @@ def _located(adapter: AdapterSpec) -> model_files.Location:
 
 
 def settings_in(folder: Path) -> AdapterSpec:
-    """Read a trained adapter's settings from its folder. Raises ModelError if it is missing or unsupported."""
+    """Read a trained adapter's settings from its folder. Raises ModelError if the adapter is missing or unsupported."""
     config = model_files.check_adapter(folder)
     targets = config.get("target_modules")
     return AdapterSpec(

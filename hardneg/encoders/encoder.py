@@ -56,7 +56,7 @@ class Representation:
         return read
 
     def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
-        """Encode a batch of texts as a tensor by passing their features through an encoder's parts."""
+        """Encode a batch of texts as a tensor by passing `features` through an encoder's parts."""
         return towers.forward(parts, features, device, side)["sentence_embedding"]
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> Encoded:

@@ -73,7 +73,7 @@ class AdapterSpec:
         return {name: getattr(self, name) for name in ("type", "rank", "alpha", "dropout", "target_modules")}
 
     def weights(self, hidden: int, layers: int) -> int:
-        """Estimate a new adapter's number of weights for six linear layers per layer; hidden: size of vectors."""
+        """Estimate a new adapter's number of weights for six linear layers in each of `layers`; hidden: layer size."""
         return self.rank * layers * 18 * hidden
 
     def problems(self) -> list[str]:
@@ -188,7 +188,7 @@ class ModelSpec:
 
 
 def spec_from(content: Mapping[str, Any]) -> ModelSpec:
-    """Create a spec from the mapping that `dataclasses.asdict` returns for it."""
+    """Create the spec that `dataclasses.asdict` converted to the mapping `content`."""
     classes: dict[str, Any] = {"adapter": AdapterSpec, "encoder": PluginSetting}
     classes |= {f"{side}_prompt": PromptName for side in SIDES}
     built = {name: classes[name](**content[name]) for name in classes if isinstance(content.get(name), Mapping)}

@@ -67,7 +67,7 @@ class Frame:
 
     @classmethod
     def of(cls, tokenizer: Any, pair: bool) -> "Frame | None":
-        """Detect a tokenizer's frame by encoding one-character texts or pairs; return None if none yields tokens."""
+        """Detect a tokenizer's frame by encoding one-character texts or pairs; None if no character yields tokens."""
         for letter in ("a", "1", "."):
             encoding = tokenizer.encode(*[letter] * (1 + pair))
             of_part = encoding.sequence_ids
@@ -131,7 +131,7 @@ def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:
 
 
 def cut_pairs(first: Ids, second: Ids, most: int, left: bool) -> tuple[Ids, Ids]:
-    """Truncate pairs to `most` ids in total: the longer text first, then both; on the left if `left` is true."""
+    """Truncate pairs to `most` ids in total: cutting the longer text, then both; on the left if `left` is true."""
     ones, others = np.diff(first[1]), np.diff(second[1])
     shorter = np.minimum(ones, others)
     fits, longer = ones + others <= most, ones > others

@@ -86,7 +86,7 @@ def dense_encoder(encoder: Any, model: ModelReference) -> Program | None:
 
 
 def sparse_encoder(model: ModelReference, scale: float) -> Program | None:
-    """Return a `LuceneImpactSearcher` program with query weights times `scale`, rounded; None if files are missing."""
+    """Return a program for `LuceneImpactSearcher` with query weights times `scale`; None if files are missing."""
     if model.lacking:
         return None
     encode = (

@@ -188,7 +188,7 @@ class TableLoader:
         raise NotImplementedError
 
     def look_up(self) -> Lookup:
-        """Look up the approximate number of documents, if known. Raises DataError if a table cannot be reached."""
+        """Return a note of the approximate number of documents, if known. Raises DataError if a lookup fails."""
         documents, *_ = [self._rows(table) for table in self.tables()]
         return Lookup(note=f"about {documents:,} documents" if documents else "")
 

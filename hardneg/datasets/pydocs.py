@@ -185,7 +185,7 @@ def _source_files(root: Path) -> list[str]:
 
 
 def read_docstrings(package: str, left_out: Counter[str], seen: set[bytes]) -> Iterator[Docstring]:
-    """Yield all docstrings of a package's modules, classes, functions and methods, skipping its tests.
+    """Yield all docstrings of a package's modules, classes, functions and methods, except in test files.
 
     Args:
         package: the top-level name of a package.

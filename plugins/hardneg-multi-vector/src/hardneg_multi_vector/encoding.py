@@ -187,7 +187,7 @@ class TokenRows:
 
 @dataclass(frozen=True)
 class VectorAToken(encoders.Representation):
-    """One vector per scored token, float32 [n, T, d + 1] on the device; mean: whether scores are averages."""
+    """One vector per scored token, float32 [n, T, d + 1] on the device; mean: whether scores are means over tokens."""
 
     mean: bool = False
     form: ClassVar[encoding.Form] = "token-vectors"

@@ -71,7 +71,7 @@ class RoughSearch:
 
     @staticmethod
     def tiles(start: int, block: Tensor) -> "Sequence[Tile]":
-        """Split a block, whose first vector is row `start`, into tiles; scores of a tile fit a CPU's caches."""
+        """Split a block, whose first vector is row `start`, into tiles; on a CPU, a tile's scores fit its caches."""
         size = _TILE if block.device.type == "cpu" else max(1, len(block))
         return [Tile.of(start + offset, block[offset : offset + size]) for offset in range(0, len(block), size)]
 

@@ -102,7 +102,7 @@ class BeirCollection(source_files.PartedCollection):
         return any("answers" in text_lines.json_row(path, *line) for line in marked)
 
     def answers(self, split: str) -> Iterator[Answers]:
-        """Yield the answers to the queries of all splits; the caller selects by query id."""
+        """Yield the answers to all queries, whatever `split` is, or none if no query has `answers`."""
         path = Path(next(iter(self.queries_in.values())).name)
         rows = ((path, number, text_lines.json_row(path, number, line)) for number, line in text_lines.read_lines(path))
         answers = (Answers(text_lines.id_field(*row, "_id"), text_lines.texts_field(*row, "answers")) for row in rows)

@@ -26,7 +26,7 @@ _ADMONITION = re.compile(
     r"[ \t]*(?:/{3,}[ \t]*(?:[\w-]+[ \t]*(?:\|(.*))?)?|:{3,}[ \t]*(?:\{?[\w-]+\}?(?:\[(.*)\])?(.*))?"
     r'|(?:!!!|\?\?\?\+?|===)[ \t]+(?=[\w"])[\w -]*(?:"(.*)")?)[ \t]*'
 )
-"""A line that starts or ends a block of Python-Markdown, Docusaurus, MyST or MkDocs, with its title."""
+"""A line that starts or ends a block of Python-Markdown, Docusaurus, MyST or MkDocs, with the block's title."""
 _INCLUDED = re.compile(r"[ \t]*(?:\{\*.*\*\}|\{!.*!\}|-+8<-+.*|\{%.*%\}|\{\{[<%].*[>%]\}\})[ \t]*")
 _ATTRIBUTES = re.compile(r"(?:(?<=\))|[ \t]+(?=\{[^{}]*\}[ \t]*$))\{(?::|[ \t]*[#.])[^{}]*\}")
 """Attributes at the end of a heading or paragraph, or after a link."""
@@ -58,7 +58,7 @@ class Text(NamedTuple):
 
 
 def read_file(path: Path) -> Iterator[tuple[int, Text | DataError]]:
-    """Yield the numbered documents of a file, parsed according to its suffix, or an error for each unreadable one."""
+    """Yield each document of a file with its line number, parsed by file suffix, or an error if it is unreadable."""
     try:
         yield from FORMS[path.suffix.lower()](path)
     except DataError as error:

@@ -44,7 +44,7 @@ def _words(pieces: Iterable[_Piece]) -> int:
 
 @dataclass(frozen=True)
 class Cutting:
-    """The sizes of passages in words: the maximum, the minimum, and the maximum overlap of neighbours.
+    """The limits of passages in words: `most` and `least` per passage, and at most `overlap` shared by neighbours.
 
     Words are counted as in `word_spans`; a section with fewer than `least` words is joined with the next one.
     """
@@ -264,7 +264,7 @@ class DocumentFolder:
         return iter(())
 
     def groups(self, side: Side) -> Iterator[Membership]:
-        """Yield the document of each passage as its group: the file, or the row as `FILE:LINE`."""
+        """Yield each passage's id and group: its file, or its row as `FILE:LINE`; nothing for side `query`."""
         for path in self.files if side == "document" else ():
             if path in self._members:
                 yield from self._members[path]

@@ -60,7 +60,7 @@ class Withheld:
         return round(documents * (1 - self.groups * trained)), splits | ({UNLABELLED: unlabelled} if unlabelled else {})
 
     def of(self, whole: Collection) -> "WithheldCollection":
-        """Return the collection without the withheld parts. Raises DataError if options need groups but it has none."""
+        """Return the collection without the withheld parts. Raises DataError if options need groups, but none exist."""
         if self.siblings is not None:
             whole = _reduce_groups(whole, self.siblings, self.seed)
         if self.groups:
@@ -96,7 +96,7 @@ class _Whole:
 
 @dataclass(frozen=True)
 class PartOfCollection(_Whole):
-    """A collection without some documents and queries and their judgements."""
+    """A collection without the documents in `removed`, the queries in `removed_queries`, and judgements of either."""
 
     removed: frozenset[str]
     removed_queries: frozenset[str]
@@ -126,7 +126,7 @@ class PartOfCollection(_Whole):
 
 @dataclass(frozen=True)
 class WithheldCollection(_Whole):
-    """A collection with its withheld judgements kept apart; queries of other splits are unchanged."""
+    """A collection whose withheld judgements are kept apart; splits other than `train` are unchanged."""
 
     shares: Withheld
 

@@ -104,7 +104,7 @@ def row_part(
     parse: Callable[[str, int, Any], Iterable[source_files.Record]],
     split: str | None = None,
 ) -> source_files.Part:
-    """Return a part with the records that `parse` returns for each row; `title` is the source's name in errors."""
+    """Return a part whose records `parse(title, number, row)` returns for each row of `rows()`; errors name `title`."""
 
     def read() -> Iterator[tuple[int, source_files.Record | DataError]]:
         try:
@@ -164,7 +164,7 @@ def _value(where: str, number: int, row: dict[str, Any], column: str) -> Any:
 
 
 def text_cell(where: str, number: int, row: dict[str, Any], column: str) -> str:
-    """Return the string in a column. Raises DataError if the column is missing or its value is not a string."""
+    """Return the string in a column. Raises DataError at row `number` of `where` if it is missing or not a string."""
     value = _value(where, number, row, column)
     if not isinstance(value, str):
         raise DataError.at(where, number, f"column {column!r} must contain strings, not {value!r:.40}")
@@ -172,7 +172,7 @@ def text_cell(where: str, number: int, row: dict[str, Any], column: str) -> str:
 
 
 def id_cell(where: str, number: int, row: dict[str, Any], column: str) -> str:
-    """Return the id in a column, given as a word or an integer. Raises DataError if it is missing or invalid."""
+    """Return the id in a column, a word or an integer, as text. Raises DataError at `where` if missing or invalid."""
     value = _value(where, number, row, column)
     name = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if not isinstance(name, str) or not text_lines.one_word(name):
@@ -188,7 +188,7 @@ class TableLoader:
         raise NotImplementedError
 
     def look_up(self) -> Lookup:
-        """Look up the approximate number of documents, if known. Raises DataError if a table cannot be reached."""
+        """Return a note of the approximate number of documents, if known. Raises DataError if a lookup fails."""
         documents, *_ = [self._rows(table) for table in self.tables()]
         return Lookup(note=f"about {documents:,} documents" if documents else "")
 
@@ -204,7 +204,7 @@ class TableLoader:
             return sum(split.num_examples or 0 for split in splits.values())
 
     def corpus_rows(self) -> tuple[str, Any]:
-        """Return the title of the corpus and a function for its rows. Raises DataError if it has several splits."""
+        """Return the corpus title and a function that returns its rows. Raises DataError unless there is one split."""
         table = self.tables()[0]
         splits = open_table(table)
         if len(splits) != 1:

@@ -135,7 +135,7 @@ class Crop:
             raise PluginError(f"words must be at least 4, not {self.words}")
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """Yield up to `count` different spans of each document, and the document with another span as its text."""
+        """Yield up to `count` spans of each document, and the document cut to another; no spans of a short document."""
         for document in documents:
             words = word_spans(document.text)
             if len(words) < self.words:

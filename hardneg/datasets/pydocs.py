@@ -50,7 +50,7 @@ class SourceFile:
         return [0, *accumulate(len(line) + 1 for line in self.lines)]
 
     def at(self, line: int, column: int) -> int:
-        """Return the byte offset in `text` of a line, from 1, and a column in bytes."""
+        """Return the byte offset in `text` of a position: the line, from 1, and the column in bytes."""
         return self._starts[line - 1] + column
 
     def end(self, node: ast.stmt) -> int:
@@ -76,7 +76,7 @@ def first_sentence(docstring: str) -> str:
 
 
 def definitions(tree: ast.Module) -> Iterator[tuple[str, Definition]]:
-    """Yield dotted names and nodes of outermost and of documented nested functions and classes, in source order."""
+    """Yield the dotted name and node of each outermost or documented function or class, in source order."""
     waiting: list[tuple[ast.AST, str]] = [(tree, "")]
     while waiting:
         node, name = waiting.pop()
@@ -95,8 +95,8 @@ def _children(node: ast.AST) -> list[ast.AST]:
 def code_of(node: Definition, file: SourceFile, docstring: bool = False) -> str:
     """Return a definition's code, verbatim from `def` or `class` on, with or without the docstring.
 
-    The bodies of documented definitions within it become `...`, so that no passage contains another passage or its
-    docstring. Decorators, empty lines and common indentation are removed.
+    The bodies of documented definitions within it become `...`, so that no passage contains the body or docstring
+    of another. Decorators, empty lines and common indentation are removed.
     """
     own, position, parts = node.body[0], file.at(node.lineno, 0), []
     inner, waiting = list[Definition](), _children(node)
@@ -185,7 +185,7 @@ def _source_files(root: Path) -> list[str]:
 
 
 def read_docstrings(package: str, left_out: Counter[str], seen: set[bytes]) -> Iterator[Docstring]:
-    """Yield all docstrings of a package's modules, classes, functions and methods, skipping its tests.
+    """Yield all docstrings of a package's modules, classes, functions and methods, except in test files.
 
     Args:
         package: the top-level name of a package.
@@ -405,11 +405,11 @@ class PyDocsCollection:
         return (query for query, _ in self.by_split[split])
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """Yield a judgement with relevance 1 for each query of a split and each passage with that summary."""
+        """Yield a judgement with relevance 1 for each query of a split with each passage that it summarises."""
         return (Judgement(query.query_id, doc_id, 1) for query, doc_ids in self.by_split[split] for doc_id in doc_ids)
 
     def notes(self) -> Sequence[str]:
-        """Return a note with the count for each reason why files, docstrings or passages were left out."""
+        """Return one note per reason for leaving out files, docstrings or passages, with the count."""
         return [f"left out: {count} {reason}" for reason, count in sorted(self.left_out.items()) if count]
 
 

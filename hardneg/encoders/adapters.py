@@ -21,6 +21,7 @@ _IGNORED = {"base_model_name_or_path", "revision", "peft_version", "inference_mo
 def with_base(spec: ModelSpec, location: model_files.Location) -> tuple[ModelSpec, model_files.Location]:
     """Return the spec of an adapter's base model, with the adapter added, and the location of the base model.
 
+    Raises ModelError if the adapter names no base model, or the spec sets adapter fields other than `save`.
     Source: `PeftModel.from_pretrained`: everything but the adapter comes from the base model.
     """
     _refuse_settings(spec, location.path)
@@ -30,7 +31,7 @@ def with_base(spec: ModelSpec, location: model_files.Location) -> tuple[ModelSpe
 
 
 def adapter_in(folder: Path, spec: ModelSpec) -> AdapterSpec:
-    """Read a folder's adapter; `save` comes from the spec. Raises ModelError if the spec sets a different adapter."""
+    """Read a folder's adapter settings, with the spec's `save`. Raises ModelError if the spec sets different ones."""
     settings = settings_in(folder)
     if spec.adapter is not None and spec.adapter.settings() != settings.settings():
         _refuse_settings(spec, folder)
@@ -43,7 +44,7 @@ def _refuse_settings(spec: ModelSpec, folder: Path) -> None:
 
 
 def adapter_content(folder: Path) -> list[str]:
-    """Return digests of a trained adapter's settings (without paths and versions) and weights."""
+    """Return two digests: of a trained adapter's settings without paths and versions, and of its weights."""
     config = {name: value for name, value in model_files.check_adapter(folder).items() if name not in _IGNORED}
     if isinstance(targets := config.get("target_modules"), list):
         config["target_modules"] = sorted(targets)
@@ -51,7 +52,7 @@ def adapter_content(folder: Path) -> list[str]:
 
 
 def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
-    """Return a trained adapter's digests or hub commit, or a new one's settings. Raises ModelError if unavailable."""
+    """Return what identifies an adapter: `save` and settings, digests or commit. Raises ModelError if unavailable."""
     if adapter.source is None:
         return {**adapter.settings(), "save": adapter.save}
     location = _located(adapter)
@@ -69,7 +70,7 @@ def adapter_folder(adapter: AdapterSpec) -> Path | None:
 
 
 def look_up_adapter(adapter: AdapterSpec | None) -> Lookup:
-    """Return a trained adapter's size in bytes, local and to download; 0 for a new one. May raise ModelError."""
+    """Return a trained adapter's size in bytes, local and to download; 0 if new. Raises ModelError if unavailable."""
     if adapter is None or adapter.source is None:
         return Lookup()
     location = _located(adapter)
@@ -89,7 +90,7 @@ def _located(adapter: AdapterSpec) -> model_files.Location:
 
 
 def settings_in(folder: Path) -> AdapterSpec:
-    """Read a trained adapter's settings from its folder. Raises ModelError if it is missing or unsupported."""
+    """Read a trained adapter's settings from its folder. Raises ModelError if the adapter is missing or unsupported."""
     config = model_files.check_adapter(folder)
     targets = config.get("target_modules")
     return AdapterSpec(
@@ -102,7 +103,7 @@ def settings_in(folder: Path) -> AdapterSpec:
 
 
 def noted(adapter: AdapterSpec) -> dict[str, Any]:
-    """Return the adapter settings to save with the model for further training; only `save` if it is saved apart."""
+    """Return the adapter settings to save with a model for further training; only `save` if `save` is `apart`."""
     if adapter.save == "apart":
         return {"save": adapter.save}
     folder = adapter_folder(adapter)
@@ -110,7 +111,7 @@ def noted(adapter: AdapterSpec) -> dict[str, Any]:
 
 
 def saved_adapter(content: Any, path: Path) -> AdapterSpec | None:
-    """Return the adapter with settings saved by `noted`, None if there are none. Raises ModelError if malformed."""
+    """Return the adapter that `noted` saved as `content` in `path`, or None. Raises ModelError if malformed."""
     if content is None:
         return None
     try:
@@ -121,11 +122,11 @@ def saved_adapter(content: Any, path: Path) -> AdapterSpec | None:
 
 
 def put_adapters(whole: Any, spec: FullSpec, location: model_files.Location, learns: bool) -> None:
-    """Add the spec's adapter to the transformer of each side; a new adapter is added only if `learns` is true.
+    """Add the spec's adapter, if any, to the transformer of each side; a new adapter is added only if `learns` is true.
 
-    whole: an nn.Module with the model's modules. location: the model's location; an adapter there is trained further.
+    whole: an nn.Module with the model's modules. location: the model's location; an adapter there is loaded instead.
 
-    Raises ModelError if the adapter does not fit the model, or peft is not installed.
+    Raises ModelError if the adapter does not fit the model or cannot be saved as specified, or peft is not installed.
     """
     from hardneg.encoders import towers
 

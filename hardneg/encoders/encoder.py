@@ -36,8 +36,8 @@ _FEW = 15  # maximum number of different texts that may have equal vectors
 class Representation:
     """The representation of texts in an encoder family; by default one vector per text, stored as a flat index.
 
-    The tensor of n texts is float32 [n, d]; for token vectors it is [n, T, d + 1], where the last number is 1 for a
-    scored token and 0 otherwise.
+    The tensor of n texts is float32 [n, d]; for token vectors it is [n, T, d + 1], padded to T tokens, where the
+    last number of each vector is 1 for a scored token and 0 otherwise.
 
     form: name of the representation. files: names of the files in a folder of encoded texts. block: number of documents
     to write at a time.
@@ -50,17 +50,17 @@ class Representation:
     count_rows = staticmethod(stream.count_rows)
 
     def expanded(self, read: tokens.Tokens, transformer: Any) -> tokens.Tokens:
-        """Apply the transformer's query expansion to query tokens. Raises ModelError if the form has no expansion."""
+        """Apply the transformer's query expansion, if any, to query tokens. Raises ModelError if unsupported."""
         if getattr(transformer, "query_expansion", None):
             raise ModelError("the model's query_expansion requires token vectors; set encoder: multi-vector")
         return read
 
     def run(self, parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: Side) -> Tensor:
-        """Encode a batch of texts as a tensor by passing their features through an encoder's parts."""
+        """Encode a batch of texts as a tensor by passing `features` through an encoder's parts."""
         return towers.forward(parts, features, device, side)["sentence_embedding"]
 
     def gathered(self, batches: Batches, count: int, dimension: int) -> Encoded:
-        """Collect `count` texts on the host in row order, from batches in any order, with one copy from the device."""
+        """Copy `count` encoded texts from batches to the host in row order, by default as float32 [count, d]."""
         vectors = torch.empty((count, dimension))
         for rows, part in batches:
             vectors = vectors if vectors.device == part.device else vectors.to(part.device)
@@ -96,11 +96,11 @@ class Representation:
     def rows(
         self, encoder: "Encoder", corpus: corpus.Corpus, folder: Path, progress: Progress, here: World
     ) -> StoredRows:
-        """Return the rows to store, by default one per document."""
+        """Return the rows of a corpus to store, by default one per document; processes may share counts in `folder`."""
         return corpus
 
     def writer(self, folder: Path, rows: Any, dimension: int) -> StoreWriter:
-        """Return a writer for the encoded rows, by default of a flat index."""
+        """Return a writer that stores the encoded rows in a folder, by default as a flat index."""
         return vectors.FlatWriter(folder, dimension, len(rows))
 
 
@@ -136,14 +136,14 @@ class Encoder:
         return parts if kept is None else [*parts, towers.Cut(kept, self.spec.similarity == "cosine")]
 
     def prompted(self, side: Side, prompt: str | None) -> "Encoder":
-        """Return an encoder with the same modules and another prompt for one side; None keeps the prompt."""
+        """Return an encoder with the same modules and another prompt for one side, or `self` if `prompt` is None."""
         if prompt is None:
             return self
         changed: dict[str, Any] = {f"{side}_prompt": prompt}
         return type(self)(self.module, replace(self.spec, **changed), self.representation)
 
     def tokenise(self, texts: Sequence[str], side: Side) -> tokens.Tokens:
-        """Tokenise texts with the prompt of their side, truncated to the maximum length of that side."""
+        """Tokenise texts with the side's prompt, truncated to the side's maximum length, with any query expansion."""
         prompt, parts = self.spec.prompt(side), self.parts(side)
         prompted = [prompt + text for text in texts] if prompt else texts
         read = tokens.tokenise(parts[0].tokenizer, prompted, self.spec.length(side), _prompt_length(parts, prompt))
@@ -151,11 +151,11 @@ class Encoder:
         return tokens.typed(read, self.spec.token_type(side)) if self.spec.typed else read
 
     def features(self, texts: Sequence[str], side: Side) -> dict[str, Tensor]:
-        """Return the inputs of `embed` by name, int64 [n, longest text] on the CPU (a `prompt_length` is [n])."""
+        """Tokenise texts as padded inputs of `embed` by name, int64 [n, longest] on the CPU; `prompt_length` is [n]."""
         return self.tokenise(texts, side).batch(np.arange(len(texts)))
 
     def segment(self, texts: Sequence[str], cut: Segments) -> tokens.SegmentTokens:
-        """Split documents into segments, each with the prompt. Raises ModelError if these are too long or too short."""
+        """Tokenise segments of documents, each with the prompt. Raises ModelError if `cut.length` is unsuitable."""
         parts, prompt = self.parts("document"), self.spec.prompt("document")
         most = loading.positions(parts[0].model)
         if most is not None and cut.length > most:
@@ -175,7 +175,7 @@ class Encoder:
                 self.representation.gathered([(np.zeros(1, np.int64), encoded)], 1, self.dimension)
 
     def embed(self, features: dict[str, Tensor], side: Side) -> Tensor:
-        """Encode tokenised texts with gradients as `Representation` defines; only the transformer may use bfloat16."""
+        """Encode `features` with gradients as a tensor of `Representation`; only the transformer may use bfloat16."""
         return self.representation.run(self.parts(side), features, self.device, side)
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None = None) -> Tensor:
@@ -195,7 +195,7 @@ class Encoder:
         return self.representation.tensor(encoded, self.device)
 
     def truncated(self, encoded: Tensor, dimension: int) -> Tensor:
-        """Truncate the output of `embed` to float32 [n, dimension]. Raises ModelError unless texts have one vector."""
+        """Truncate vectors from `embed` to [n, dimension], normalised for cosine. Raises ModelError for other forms."""
         if self.representation.form != "vectors":
             raise ModelError(f"model {self.spec.name!r} does not encode each text as one vector; omit dims")
         if dimension == encoded.shape[-1]:
@@ -205,7 +205,7 @@ class Encoder:
     def encode(
         self, texts: Sequence[str], side: Side, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> Any:
-        """Encode texts in order, e.g. as float32 [n, dimension]. Raises the errors of `encode_windows`."""
+        """Encode texts in order, by default as float32 [n, dimension]. Raises the errors of `encode_windows`."""
         with progress.task(f"encode {side} texts", len(texts), "texts") as task:
             encoded = self.encode_windows(_windows(texts, options.window), side, options, task.advance)
             return self._joined([part for _, part in encoded])
@@ -213,7 +213,7 @@ class Encoder:
     def encode_segments(
         self, texts: Sequence[str], cut: Segments, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> tuple[Any, NDArray[np.int64]]:
-        """Encode segments of texts, e.g. as float32 [S, dimension]; also return the number per text, int64 [n]."""
+        """Return the encoded segments, by default float32 [S, dimension], and the segments per text, int64 [n]."""
         windows = _windows(texts, max(1, options.window // cut.count))
         with progress.task("encode segments", None, "segments") as task:
             found = list(Inference.of(self, "document", options, cut).windows(windows, task.advance))
@@ -228,9 +228,9 @@ class Encoder:
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yield the position of the first text and the encoded texts of each window, with only a few windows in memory.
+        """Yield the first position and the encoded texts of each window, with only a few windows in memory.
 
-        cut: how to split documents into segments, if at all.
+        advance: called with the number of texts in each pass. cut: how to split documents into segments, if at all.
 
         Raises ModelError if a value is not finite, or over 15 distinct texts in the first window have equal vectors.
         """
@@ -331,7 +331,7 @@ class Inference:
     def windows(
         self, windows: Windows, advance: Callable[[int], None]
     ) -> Iterator[tuple[int, Sequence[str], Encoded, _Counts]]:
-        """Yield each encoded window, with segment counts int64 [n] if texts are split; tokenisation runs ahead.
+        """Yield each window's first position, texts, encoded texts, and segments per text (int64 [n] or None).
 
         Raises ModelError, with the number of the text, if a vector is not finite.
         """

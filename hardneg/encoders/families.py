@@ -124,7 +124,7 @@ class Static(resolved.FolderFamily):
         return Lookup(there=sum(path.stat().st_size for path in (*table.weights, table.tokenizer)))
 
     def load(self, model: resolved.ResolvedModel, device: str | None = None, precision: Precision | None = None) -> Any:
-        """Open the model as a float32 `Encoder` in evaluation mode. Raises ModelError if it does not fit the spec."""
+        """Open the model as a float32 `Encoder` in evaluation mode. Raises ModelError if the spec does not fit."""
         from hardneg.encoders.static_encoder import make_static, open_static
 
         if (table := contracts.table_files(model.files)) is None:

@@ -94,7 +94,7 @@ class TextEncoder(Protocol):
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> "Iterator[tuple[int, Encoded]]":
-        """Yield each window's position and encoded texts; cut: how to split documents into segments, if at all."""
+        """Yield the first position and encoded texts of each window. cut: how to split documents, if at all."""
 
     def rows(
         self, corpus: "Corpus", cut: Segments | None, folder: Path, progress: Progress, here: "World"
@@ -110,9 +110,9 @@ class EncoderFamily(Protocol):
 
     form: representation of the encoded documents. trainable: whether the encoders can be trained.
 
-    If the models of a family are folders, it also has a class method `claims`, which accepts the path of a folder and
-    returns whether it contains a model of the family. Families with a higher class attribute `special` (1 by default)
-    are asked first.
+    If the models of a family are folders, the family also has a class method `claims`, which accepts the path of a
+    folder and returns whether the folder contains a model of the family. Families with a higher class attribute
+    `special` (1 by default) are asked first.
     """
 
     version: ClassVar[int]
@@ -120,7 +120,7 @@ class EncoderFamily(Protocol):
     trainable: ClassVar[bool]
 
     def full(self, model: "ResolvedModel") -> FullSpec:
-        """Complete the spec with the model's own values, without a download. Raises ModelError if that fails."""
+        """Complete the spec with the model's own values, without a download. Raises ModelError if any is missing."""
 
     def digest(self, model: "ResolvedModel") -> str:
         """Return the model's digest: 32 hexadecimal digits that change if the encoding of any text may change."""
@@ -129,4 +129,4 @@ class EncoderFamily(Protocol):
         """Return the size of the model's files in bytes, local and to download. Raises ModelError if unavailable."""
 
     def load(self, model: "ResolvedModel", device: str | None = None, precision: str | None = None) -> TextEncoder:
-        """Open the model on a device; precision None opens it for training. Raises ModelError if it cannot be used."""
+        """Open the model on a device; precision None is for training. Raises ModelError if the model is unusable."""

@@ -73,7 +73,7 @@ class AdapterSpec:
         return {name: getattr(self, name) for name in ("type", "rank", "alpha", "dropout", "target_modules")}
 
     def weights(self, hidden: int, layers: int) -> int:
-        """Estimate the number of weights of a new adapter: two matrices for each of six linear layers per layer."""
+        """Estimate a new adapter's number of weights for six linear layers in each of `layers`; hidden: layer size."""
         return self.rank * layers * 18 * hidden
 
     def problems(self) -> list[str]:
@@ -188,7 +188,7 @@ class ModelSpec:
 
 
 def spec_from(content: Mapping[str, Any]) -> ModelSpec:
-    """Create a spec from the mapping that `asdict` returns."""
+    """Create the spec that `dataclasses.asdict` converted to the mapping `content`."""
     classes: dict[str, Any] = {"adapter": AdapterSpec, "encoder": PluginSetting}
     classes |= {f"{side}_prompt": PromptName for side in SIDES}
     built = {name: classes[name](**content[name]) for name in classes if isinstance(content.get(name), Mapping)}
@@ -217,7 +217,7 @@ class FullSpec(ModelSpec):
 def whole_prompts(
     name: str, prompts: Mapping[str, str | PromptName], task: str | None, own: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return prompts by field, with names looked up in `own` and the task inserted. Raises ModelError if that fails."""
+    """Return prompt texts by field, with names looked up in `own` and `task` inserted. Raises ModelError on failure."""
     texts = dict[str, str]()
     for field, prompt in prompts.items():
         if isinstance(prompt, PromptName) and prompt.name not in own:

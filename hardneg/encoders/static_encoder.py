@@ -44,7 +44,7 @@ class StaticEncoder(Encoder):
         return tokens.Tokens({"input_ids": ids}, offsets, {}, False, 0, {"attention_mask": 1})
 
     def segment(self, texts: Sequence[str], cut: Segments) -> tokens.SegmentTokens:
-        """Split texts into segments of any length, each with the prompt. Raises ModelError if they are too short."""
+        """Split texts into segments of any length, each with the prompt. Raises ModelError if `cut` is too short."""
         plain = tokens.plain_tokenizer(towers.route(self.module, "document")[0].tokenizer)
         return tokens.tokenise_segments(plain, texts, cut, self.spec.prompt("document"))
 
@@ -65,7 +65,7 @@ class Bag(nn.Module):
 
 
 def open_static(model: resolved.ResolvedModel, files: contract.TableFiles, device: str | None) -> StaticEncoder:
-    """Open the static model in a folder. Raises ModelError if it is incomplete or does not support the spec."""
+    """Open the static model in a folder. Raises ModelError if the model is incomplete or does not support the spec."""
     for folder in {path.parent for path in files.weights}:
         model_files.load_options(folder)  # refuses anything but tensors
     if files.whole.trained:
@@ -79,7 +79,7 @@ def open_static(model: resolved.ResolvedModel, files: contract.TableFiles, devic
 
 
 def make_static(model: resolved.ResolvedModel, options: families.Static, device: str | None) -> StaticEncoder:
-    """Create a static model from a transformer's embeddings. Raises ModelError if it has none, or a slow tokenizer."""
+    """Create a static model from a transformer's embeddings. Raises ModelError without these or a fast tokenizer."""
     spec, folder = model.full, model.files.path
     tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     backend = getattr(tokenizer, "backend_tokenizer", None)

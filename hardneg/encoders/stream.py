@@ -28,7 +28,7 @@ def count_rows(
 ) -> NDArray[np.int64]:
     """Return the number of rows of each document, int64 [N]; each process counts a share and waits for the others.
 
-    count: function from texts to counts, int64 [n], which are saved as `<unit>-*.npy` in `folder` for a resumed run.
+    unit: name of the rows. count: function from texts to counts, int64 [n], saved in `folder` for a resumed run.
     """
     paths = [folder / f"{unit}-{rank}-of-{here.size}.npy" for rank in range(here.size)]
     if not paths[here.rank].exists():
@@ -68,7 +68,7 @@ class SegmentedCorpus:
         progress: Progress,
         here: distributed.World,
     ) -> "SegmentedCorpus":
-        """Create the segmented corpus; `count_rows` counts the segments of each document. encoder: an `Encoder`."""
+        """Create a segmented corpus by counting each document's segments with `count_rows`. encoder: an `Encoder`."""
 
         def count(texts: Sequence[str]) -> NDArray[np.int64]:  # one more for a document that is cut off
             found = encoder.segment(texts, cut)
@@ -96,7 +96,7 @@ class SegmentedCorpus:
 class Layout:
     """The division of a corpus into blocks.
 
-    documents, rows: int64 [blocks + 1], the first document or row of each block, then their total number.
+    documents, rows: int64 [blocks + 1], the first document and first row of each block, ending with the total number.
     """
 
     documents: NDArray[np.int64]
@@ -125,8 +125,8 @@ def write_index(
 ) -> None:
     """Encode the rows of a corpus and write an index with their ids to a folder, unless the folder is complete.
 
-    Every process calls this with the same arguments. The encoders of all processes, each in its own thread, share the
-    blocks.
+    Every process calls this with the same arguments. The blocks are divided among the encoders of all
+    processes, and each encoder runs in its own thread.
 
     Raises ModelError, with the row of the first affected document, if a vector is not finite.
     """
@@ -172,7 +172,7 @@ def encoded_blocks(
 
 
 def join_blocks(encoder: TextEncoder, rows: StoredRows, store: blocks.BlockStore, folder: Path) -> None:
-    """Write the index to a folder from its blocks, all of which must be finished."""
+    """Join the blocks of the rows, all of which must be finished, into an index in a folder."""
     with encoder.writer(folder, rows) as writer:
         for number in range(len(Layout.of_encoder(encoder, rows).sizes)):
             writer.write(encoded_of(store.read(number)))

@@ -29,7 +29,7 @@ _TEXTS = 128  # tokenised at a time, because the tokenizer keeps more of a long 
 
 
 def run_positions(begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the positions in ranges with the given starts and lengths, concatenated, int64 [sum of lengths]."""
+    """Return the concatenated positions of ranges with the given starts and lengths, int64 [sum of lengths]."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(begins - before, lengths) + np.arange(lengths.sum())
 
@@ -67,7 +67,7 @@ class Frame:
 
     @classmethod
     def of(cls, tokenizer: Any, pair: bool) -> "Frame | None":
-        """Detect a tokenizer's frame by encoding one-character texts or pairs; return None if none yields tokens."""
+        """Detect a tokenizer's frame by encoding one-character texts or pairs; None if no character yields tokens."""
         for letter in ("a", "1", "."):
             encoding = tokenizer.encode(*[letter] * (1 + pair))
             of_part = encoding.sequence_ids
@@ -81,7 +81,7 @@ class Frame:
         return None
 
     def put(self, parts: Sequence[Ids]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
-        """Add special tokens; return ids and types, int32 [sum of lengths], and each text's start, int64 [n + 1]."""
+        """Add special tokens; return ids and types, int32 [sum of lengths], and starts, then total, int64 [n + 1]."""
         lengths = [np.diff(offsets) for _, offsets in parts]
         offsets = _offsets(np.sum(lengths, axis=0) + self.size)
         ids, types = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.int32)
@@ -131,7 +131,7 @@ def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:
 
 
 def cut_pairs(first: Ids, second: Ids, most: int, left: bool) -> tuple[Ids, Ids]:
-    """Truncate pairs to `most` ids in total: the longer text first, then both; on the left if `left` is true."""
+    """Truncate pairs to `most` ids in total: cutting the longer text, then both; on the left if `left` is true."""
     ones, others = np.diff(first[1]), np.diff(second[1])
     shorter = np.minimum(ones, others)
     fits, longer = ones + others <= most, ones > others
@@ -145,7 +145,7 @@ _known: WeakKeyDictionary[Any, tuple[object, Backend]] = WeakKeyDictionary()
 
 
 def backend_of(tokenizer: Any, pairs: bool = False) -> Backend | None:
-    """Return a transformers tokenizer's backend; None if it is slow, overrides the call, or has an unknown frame."""
+    """Return a tokenizer's backend for texts or `pairs`; None if it is slow, overrides the call, or has no `Frame`."""
     plain = isinstance(tokenizer, PreTrainedTokenizerFast) and all(
         getattr(type(tokenizer), name) is getattr(PreTrainedTokenizerFast, name) for name in _OWN
     )
@@ -205,7 +205,7 @@ class Tokens:
 
     @classmethod
     def join(cls, parts: "Sequence[Tokens]") -> "Tokens":
-        """Concatenate one or more sequences of texts tokenised by the same tokenizer."""
+        """Concatenate one or more parts, all tokenised by the same tokenizer."""
         if len(parts) == 1:
             return parts[0]
         columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
@@ -217,7 +217,7 @@ def tokenise(
 ) -> Tokens:
     """Tokenise texts, truncated to `length` tokens each including special tokens.
 
-    tokenizer: a transformers tokenizer. prompt_length: see `Tokens`. pairs: second texts; longer texts are cut first.
+    tokenizer: of transformers. prompt_length: see `Tokens`. pairs: second texts; a pair's longer text is cut first.
     """
     backend, left = backend_of(tokenizer, pairs is not None), tokenizer.truncation_side == "left"
     if backend is None:
@@ -303,7 +303,7 @@ def joined(modules: list[nn.Module]) -> list[nn.Module]:
 
 
 def plain_tokenizer(backend: Any, template: Sequence[str] = ("$A",), **options: Any) -> PreTrainedTokenizerFast:
-    """Copy a tokenizer of the tokenizers library as a transformers one that wraps texts in a template, untruncated."""
+    """Convert a tokenizer of the tokenizers library to one of transformers that adds a template and never truncates."""
     copied = Tokenizer.from_str(backend.to_str())
     copied.no_truncation()
     names = dict.fromkeys(part.rpartition(":")[0] for part in template if not part.startswith("$A"))
@@ -315,7 +315,7 @@ def plain_tokenizer(backend: Any, template: Sequence[str] = ("$A",), **options: 
 def with_token_type(parts: Sequence[Any], token_type: int) -> list[Any]:
     """Return the modules of one side; the first is a copy with shared weights and a tokenizer with one token type.
 
-    The new tokenizer has the class that transformers saves with its template unchanged.
+    This tokenizer has the class for which transformers saves the template unchanged.
     """
     first, *rest = parts
     own, tokenizer = copy(first), first.tokenizer

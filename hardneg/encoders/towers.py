@@ -20,7 +20,7 @@ from hardneg.store import choose
 
 Use = Literal["inference", "training"]
 Batching = Callable[[NDArray[np.int64], int], Iterable[NDArray[np.int64]]]
-"""A function from text lengths and a token budget to the rows of each pass, longest first, with at least one row."""
+"""A function from text lengths and a token budget to the rows of each pass (at least one), longest texts first."""
 
 LARGE = 1_000_000
 """Minimum number of weights for precision `auto` to select bfloat16, which does not speed up smaller transformers."""
@@ -44,7 +44,7 @@ def has_twins(module: nn.Module) -> bool:
 
 
 def folded(parts: Sequence[Any], name: str) -> list[nn.Module]:
-    """Move modules after a Router into both routes. Raises ModelError if they have weights or a route is missing."""
+    """Move modules after any Router into both routes. Raises ModelError if they have weights or a route is missing."""
     if not any(hasattr(part, "sub_modules") for part in parts):
         return [*parts]
     routes, rest = getattr(parts[0], "sub_modules", {}), parts[1:]
@@ -60,7 +60,7 @@ def with_own_queries(parts: Sequence[nn.Module]) -> list[nn.Module]:
 
 
 def twins(query: Sequence[nn.Module], document: Sequence[nn.Module]) -> nn.Module:
-    """Return a sentence-transformers Router with both routes; `document` is the default."""
+    """Return a sentence-transformers Router with a route for each side; `document` is the default."""
     from sentence_transformers.sentence_transformer.modules import Router
 
     router: nn.Module = Router.for_query_document(list(query), list(document))
@@ -75,7 +75,7 @@ def transformers(module: nn.Module) -> Iterable[Any]:
 def forward(
     parts: Sequence[nn.Module], features: dict[str, Tensor], device: torch.device, side: Side = "document"
 ) -> dict[str, Tensor]:
-    """Pass features through the parts and return the result; all but the first compute in float32 without autocast."""
+    """Pass features through modules, all but the first in float32 without autocast. Raises ModelError on a mismatch."""
     transformer, *rest = parts
     out: dict[str, Any] = {}
     for name, value in features.items():
@@ -108,7 +108,7 @@ class Cut(nn.Module):
         self.dimension, self.normalised = dimension, normalised
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Replace the vectors by shorter ones, float32 [n, dimension]."""
+        """Truncate the vectors in `sentence_embedding` to float32 [n, dimension]."""
         features["sentence_embedding"] = cut(features["sentence_embedding"], self.dimension, self.normalised)
         return features
 
@@ -125,14 +125,14 @@ def at_least_float32(tensor: Tensor) -> Tensor:
 
 
 def list_products(queries: Tensor, documents: Tensor) -> Tensor:
-    """Compute inner products of queries [B, d] with M documents each [B * M, d], float32 [B, M], without autocast."""
+    """Compute inner products of each query [B, d] with its M documents [B * M, d], float32 [B, M], without autocast."""
     with torch.autocast(queries.device.type, enabled=False):
         own = documents.view(len(queries), -1, documents.shape[-1])
         return (own @ queries.float()[:, :, None]).squeeze(2)
 
 
 def hold_in(network: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """Convert a network's weights to a dtype in place, but not buffers such as position frequencies."""
+    """Convert a network's weights, but not its buffers, to a dtype in place, and return the network."""
     for weight in network.parameters():
         weight.data = weight.data.to(dtype)
     return network
@@ -144,7 +144,7 @@ def in_bfloat16(transformer: nn.Module) -> nn.Module:
 
 
 def sharing(network: nn.Module) -> Any:
-    """Return a copy of a network that shares its weights and buffers, but can be switched to other kernels."""
+    """Return a copy of a network that shares its weights and buffers but can use other kernels."""
     tensors = {id(tensor): tensor for tensor in [*network.parameters(), *network.buffers()]}
     return deepcopy(network, tensors | _tokenizers(network))
 
@@ -191,7 +191,7 @@ def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
 
 
 def arrange(network: nn.Module) -> Any:
-    """Switch a gradient-free copy of a network to an installed package's faster kernels; return its module, if any."""
+    """Switch a network without gradients to an installed package's kernels; return its module `passes`, or None."""
     ways = None if _transformer_of(network) is None else faster("passes")
     if ways is not None:
         ways.arrange(network)
@@ -232,7 +232,7 @@ def in_passes(
 ) -> Iterator[tuple[NDArray[np.int64], _Output]]:
     """Yield the rows of each pass, int64 [b], and its output, while the next pass is copied to the device.
 
-    If a pass does not fit into memory, the token budget of it and all later passes is halved.
+    If a pass does not fit into memory, the token budget is halved for that pass and all later ones.
 
     lengths: int64 [n], tokens per text. budget: token budget, which may be lowered. batching: divides texts into
     passes. put: returns the features of given rows on the device. run: computes the output from features. advance:

@@ -105,7 +105,7 @@ def read_contract(files: ModelFolder) -> Contract:
 def own_values(files: ModelFolder) -> tuple[str, dict[str, str]]:
     """Return the declared similarity (by default cosine, or dot for sparse encoders) and the prompts by name.
 
-    The prompts include `query` and `document`, which may be empty.
+    The prompts include `query` and `document`, which may be empty. Raises ModelError if the prompts are malformed.
     """
     similarity, prompts = files.config.get("similarity_fn_name"), files.config.get("prompts") or {}
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
@@ -275,7 +275,7 @@ def filled(spec: ModelSpec, contract: Contract, files: ModelFolder | None = None
 
     files: the model's folder, which may contain an adapter. inner: whether texts are compared by inner product.
 
-    Raises ModelError if the model uses a distance or custom code, or has no prompt of a requested name.
+    Raises ModelError if the model uses a distance or custom code, or has no prompt with a name that the spec gives.
     """
     modules = files.modules.items() if files else ()
     inside = [path for path, name in modules if name == "Transformer" and (path / model_files.ADAPTER).is_file()]
@@ -300,7 +300,7 @@ def filled(spec: ModelSpec, contract: Contract, files: ModelFolder | None = None
 
 
 def overrides(spec: ModelSpec, contract: Contract) -> dict[str, tuple[Any, Any]]:
-    """Return the fields in which a spec overrides the model, as pairs (spec value, model value)."""
+    """Return the fields in which a spec overrides the model, by name, as pairs (spec value, model value)."""
     stated = {name: (getattr(spec, name), getattr(contract, name)) for name in (*OWN, "truncate_dim")}
     pooled = {"pooling": (spec.pooling, contract.pooling or "none")} if spec.pooling != "own" else {}
     return {name: pair for name, pair in (stated | pooled).items() if pair[0] is not None and pair[0] != pair[1]}

@@ -236,8 +236,8 @@ def with_prompts(module: SentenceTransformer, others: Mapping[str, str], default
 def with_heads(modules: list[nn.Module], spec: FullSpec) -> list[nn.Module]:
     """Return the modules with the pooling, head, normalisation and separate query modules that the spec requires.
 
-    Source: `projection` with `layer_norm` is the head of ANCE and STAR: Linear from N(0, 0.02), LayerNorm; with
-    `activation` tanh it is the head of CoRT.
+    Source: `projection` with `layer_norm` is the head of ANCE and STAR: Linear from N(0, 0.02), LayerNorm;
+    `projection` with `activation` tanh is the head of CoRT.
     """
     whole = nn.Sequential(*modules)
     if towers.has_twins(whole):
@@ -302,7 +302,7 @@ def save_module(module: SentenceTransformer, spec: FullSpec, folder: Path, card:
 
 @contextmanager
 def written_whole(folder: Path) -> Iterator[Path]:
-    """Yield a draft folder that replaces `folder` once the model is written. Raises ModelError if that fails."""
+    """Yield a draft folder that replaces `folder` once the model is written. Raises ModelError if writing fails."""
     try:
         with replacing_folder(folder) as draft, resolved.quiet(), system_errors():
             yield draft

@@ -45,7 +45,7 @@ class ModelReference:
 
     transformer: the folder of the query transformer, or "" for the same folder. options: arguments of the model class.
     attributes: attributes to set on the opened model. lacking: a description of what the folder is missing. spec:
-    the spec to open the model with hardneg if sentence-transformers would compute other vectors; else empty.
+    the spec with which hardneg opens the model, if sentence-transformers would compute other vectors; else empty.
     """
 
     folder: str
@@ -86,7 +86,7 @@ def dense_encoder(encoder: Any, model: ModelReference) -> Program | None:
 
 
 def sparse_encoder(model: ModelReference, scale: float) -> Program | None:
-    """Return a program to encode queries for `LuceneImpactSearcher`, with weights times `scale`, rounded; or None."""
+    """Return a program for `LuceneImpactSearcher` with query weights times `scale`; None if files are missing."""
     if model.lacking:
         return None
     encode = (
@@ -184,7 +184,7 @@ def _pyserini(encoder: Any) -> str:
 
 
 def with_scores(card: str, scores: _Scores, over: str) -> str:
-    """Insert a table of mean scores by row and metric before section `Use`; over: the averaged queries, as text."""
+    """Insert a table of mean scores by row and metric before section `Use`; over: a description of the queries."""
     before, heading, after = card.rpartition("## Use")
     metrics = list(dict.fromkeys(metric for row in scores.values() for metric in row))
     lines = [["", *metrics], ["---"] * (len(metrics) + 1)]

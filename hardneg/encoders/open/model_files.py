@@ -64,7 +64,7 @@ def read_json(path: Path, form: type = dict) -> Any:
 
 @contextmanager
 def in_form(folder: Path) -> Iterator[None]:
-    """Convert errors that malformed JSON files of a model's folder cause in the block to ModelError."""
+    """Raise ModelError for errors that malformed JSON files in a model's folder cause in the block."""
     try:
         yield
     except (TypeError, AttributeError, LookupError, ValueError) as error:
@@ -147,7 +147,7 @@ def read_folder(folder: Path) -> ModelFolder:
 
 
 def check_adapter(folder: Path) -> dict[str, Any]:
-    """Return the configuration of a trained LoRA adapter. Raises ModelError if it is missing or unsupported."""
+    """Return a trained LoRA adapter's configuration. Raises ModelError if the adapter is missing or unsupported."""
     config: dict[str, Any] = read_json(folder / ADAPTER)
     if not (folder / ADAPTER).is_file():
         raise ModelError(f"adapter {folder}: no {ADAPTER} found; give a folder saved by peft")
@@ -183,7 +183,7 @@ def _has_weights(folder: Path) -> bool:
 
 
 def load_options(folder: Path) -> dict[str, Any]:
-    """Return the transformers options for a folder's weights. Raises ModelError if a file is not plain tensors."""
+    """Return transformers options for a folder's weights. Raises ModelError if a file contains more than tensors."""
     files, advice = weight_files(folder), "use a copy of the model in safetensors format"
     safe = not files or files[0].suffix == ".safetensors"
     for path in () if safe else files:
@@ -242,7 +242,7 @@ class Location:
             ) from error
 
     def download(self, patterns: list[str]) -> Path:
-        """Download the files that match the patterns and return the folder. Raises ModelError if that fails."""
+        """Download the files that match the patterns and return the folder. Raises ModelError if the download fails."""
         if self.commit is None:
             return self.path
         try:
@@ -254,7 +254,7 @@ class Location:
             ) from error
 
     def fetched(self) -> "Location":
-        """Download missing files and return the location with their folder. Raises ModelError if that fails."""
+        """Download missing files and return the location with a folder. Raises ModelError if the download fails."""
         folder = self.download(_HUB_FILES)
         if not self.on_hub:
             return self
@@ -356,7 +356,7 @@ def adapted(folder: Path) -> Location:
 
 
 def network_folder(folder: Path) -> Path:
-    """Return the folder of a transformer, or of an adapter's base model. Raises ModelError if it is missing."""
+    """Return the folder of a transformer, or of an adapter's base model. Raises ModelError if the base is missing."""
     if not (folder / ADAPTER).is_file():
         return folder
     base = adapted(folder)
@@ -369,7 +369,7 @@ def network_folder(folder: Path) -> Path:
 
 
 def own_head(folder: Path) -> int:
-    """Return the number of outputs of the folder's classifier; 0 if its architecture is not a classifier."""
+    """Return the number of outputs of the folder's classifier; 0 if the architecture is not a classifier."""
     if not (folder / "config.json").is_file() and (folder / "modules.json").is_file():
         return 0  # modules without a transformer at the top, such as a static model
     config: dict[str, Any] = read_json(folder / "config.json", object)

@@ -273,11 +273,10 @@ def digest_of(content: list[Any], spec: ModelSpec) -> str:
 
 
 def model_content(location: model_files.Location) -> list[Any]:
-    """Return what a model's digest covers of its files: the hub id and commit, or digests of their content.
+    """Return what identifies a model's files: the hub id and commit, or digests of the modules.
 
-    Paths, dates, README and library versions do not count.
-
-    Raises ModelError if the model does not exist or is incomplete, or the hub cannot be reached.
+    Paths, dates, README and library versions do not count. Raises ModelError if the model does not exist or is
+    incomplete, or the hub cannot be reached.
     """
     if location.commit is not None:
         return [location.name, location.commit]

@@ -17,13 +17,13 @@ settings.load_profile("any machine")
 
 @pytest.fixture
 def small_networks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has networks of any size take the faster ways."""
+    """Make networks of any size use the faster kernels."""
     monkeypatch.setattr("hardneg_fast_cpu.passes.LARGE", 1)
 
 
 @pytest.fixture
 def small_searches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has exact searches of any size, but for those of few vectors, multiply in bfloat16, on any CPU."""
+    """Make all exact searches, except those of few vectors, multiply in bfloat16 on any CPU."""
     from hardneg_fast_cpu import search
 
     monkeypatch.setattr(search, "_LARGE_ON_CPU", 0)

@@ -1,9 +1,9 @@
-"""Encoding as without the package."""
+"""Encoding as if the package were not installed."""
 
 from typing import Any
 from unittest.mock import patch
 
 
 def without_package() -> Any:
-    """A context in which no faster passes are known."""
+    """Return a context in which the package's faster kernels are not used."""
     return patch("hardneg.encoders.towers.faster", lambda name: None)

@@ -107,7 +107,7 @@ def encoder(tiny_model: Path) -> Encoder:
 
 @pytest.fixture
 def units(monkeypatch: pytest.MonkeyPatch, small_networks: None) -> None:
-    """A CPU with units for bfloat16; linear layers are torch's, as the units may not be there."""
+    """Make the CPU count as one with units for bfloat16; linear layers stay torch's, as it may have none."""
     monkeypatch.setattr(passes.runtime, "has_bf16_units", lambda device: True)
     monkeypatch.setattr(passes.platform, "machine", lambda: "aarch64")
 
@@ -158,7 +158,7 @@ def test_a_product_by_hand():
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)])
 def test_it_is_what_torch_makes(bias, dtype, near):
-    """In bfloat16 it is torch's own where there are no units for it."""
+    """In bfloat16, the layer stays torch's own if the CPU has no units for bfloat16."""
     layer, rows = nn.Linear(48, 24, bias=bias, dtype=dtype), torch.randn(5, 7, 48, dtype=dtype)
     with torch.inference_mode():
         usual = layer(rows)

@@ -32,7 +32,7 @@ Vectors = NDArray[np.float32]
 
 
 def _each_pair(vectors: Vectors, queries: Vectors, k: int) -> Hits:
-    """The lists from scores of all pairs, each a product of its own."""
+    """Return the lists by the scores of all pairs, each computed as a separate product."""
     count = len(vectors)
     query, row = torch.arange(len(queries)).repeat_interleave(count), torch.arange(count).repeat(len(queries))
     counts = torch.full((len(queries),), count)
@@ -47,7 +47,7 @@ def _search(vectors: Vectors, queries: Vectors, k: int, *blocks: int | None) -> 
 
 
 def _float32_searches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many queries go through float32, search by search, as it goes."""
+    """Return a list to which each later float32 search adds its number of queries."""
     asked: list[int] = []
     searched = exact.search_blocks
 
@@ -69,7 +69,7 @@ def _clustered(draws: np.random.Generator, count: int, dimension: int) -> Vector
 
 
 def _close(draws: np.random.Generator, count: int, dimension: int) -> Vectors:
-    """Whole numbers that bf16 cannot tell apart."""
+    """Return whole numbers that bf16 cannot tell apart."""
     return draws.integers(1000, 1010, (count, dimension)).astype(np.float32)
 
 
@@ -90,7 +90,7 @@ def _uneven(draws: np.random.Generator, count: int, dimension: int) -> Vectors:
     st.sampled_from([None, 100, 1000]), st.sampled_from([None, 4]),
 )  # fmt: skip
 def test_lists_are_those_of_all_pairs(seed, kind, documents, dimension, asked, k, corpus, part):
-    """But for those that went through float32 products of whole blocks, which round otherwise in the last bits."""
+    """Queries searched in float32 by whole blocks are excepted, since their scores differ in the last bits."""
     draws = np.random.default_rng(seed)
     vectors, queries = kind(draws, documents, dimension), _spread(draws, asked, dimension)
     if kind is _close:
@@ -152,7 +152,7 @@ def test_pairs_by_hand(monkeypatch):
 
 
 def test_every_pair_is_multiplied_among_as_many(monkeypatch):
-    """A GPU adds up in an order that it chooses by the number of pairs: equal vectors would get unequal scores."""
+    """A GPU chooses the order of summation by the number of pairs, so equal vectors could get unequal scores."""
     lines: list[int] = []
     whole = torch.Tensor.sum
     monkeypatch.setattr(torch.Tensor, "sum", lambda of, axis: lines.append(len(of)) or whole(of, axis))
@@ -193,7 +193,7 @@ def test_a_result_at_the_score_reaches_what_it_is_rounded_down_to():
 
 
 def test_groups_of_neighbours_and_what_reaches_the_bar():
-    """33 vectors make three groups, the last with one; only rows 16 and 32 of the first query, 3 of the second do."""
+    """33 vectors make three groups, the last of one; rows 16 and 32 reach the first query's bar, row 3 the second's."""
     vectors = torch.zeros(33, 2)
     vectors[[3, 16, 32]] = torch.tensor([[0.0, 2.0], [5.0, 0.0], [4.0, 0.0]])
     assert Tile.of(0, vectors).columns[:, 0].nonzero().view(-1).tolist() == [1, 2]

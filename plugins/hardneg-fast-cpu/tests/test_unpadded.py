@@ -1,6 +1,6 @@
-"""Texts in one row, without padding: what is packed by hand, and the vectors of padded ones for every architecture.
+"""Texts packed in one row equal those packed by hand, and have the vectors of padded texts for every architecture.
 
-A GPU's kernel is played by attention to each text, one after the other.
+Attention in each text, one after the other, replaces the GPU's kernel.
 """
 
 from contextlib import nullcontext
@@ -34,7 +34,7 @@ MIXED = [*TEXTS, "two words", "", LONG, "<pad> in a text", *(f"passage {number} 
 
 
 def one_by_one(qkv: list[Tensor], bounds: Any, scale: float, reach: tuple[int, int]) -> Tensor:
-    """As `by_kernel`, on any device: attention of the library to each text, masked by distance."""
+    """Compute the same as `by_kernel` on any device, by torch's attention in each text, masked by distance."""
     outputs = torch.empty_like(qkv[0])
     for start, stop in pairwise(bounds[0].tolist()):
         query, key, value = (part[start:stop].transpose(0, 1)[None] for part in qkv)
@@ -48,7 +48,7 @@ def one_by_one(qkv: list[Tensor], bounds: Any, scale: float, reach: tuple[int, i
 
 @pytest.fixture
 def packing(monkeypatch: pytest.MonkeyPatch, small_networks: None) -> None:
-    """A GPU in half precision, of which this CPU in float32 plays the part."""
+    """Make this CPU in float32 count as a GPU in half precision."""
     monkeypatch.setattr(attention, "by_kernel", lambda *given: one_by_one(*given))
     monkeypatch.setattr(passes, "may_pack", lambda transformer: True)
 
@@ -136,7 +136,7 @@ def test_what_a_network_adds_to_its_scores_is_not_left_out():
 @pytest.mark.parametrize("name", [*PUBLISHED])
 @pytest.mark.slow
 def test_of_published_networks_those_pack_that_may(name, tmp_path, packing, monkeypatch):
-    """In float32; those that take no texts in one row, or mix them, pad them as before."""
+    """In float32; networks that do not accept packed texts, or mix them, still pad them."""
     seen: list[Packing | None] = []
     own = passes.packing
     monkeypatch.setattr(passes, "packing", lambda *given: seen.append(own(*given)) or seen[-1])
@@ -156,7 +156,7 @@ def test_a_network_without_positions_as_input_pads(tmp_path, packing):
 
 @pytest.mark.parametrize("name", ["LFM2", "Granite hybrid"])
 def test_texts_that_a_network_mixes_are_padded(name, tmp_path, monkeypatch, packing):
-    """Convolutions and recurrences go on from one text to the next: found once, by vectors."""
+    """Convolutions and recurrences continue from one text to the next, which is detected once, from vectors."""
     asked: list[bool] = []
     compared = passes.keeps_apart
     encoder = load_learner(ModelSpec(str(PUBLISHED[name].write(tmp_path))), "cpu", "fp32")
@@ -196,13 +196,13 @@ def test_it_is_for_half_precision_on_a_gpu_with_a_kernel(monkeypatch):
 
 
 def older_kernel(query, key, value, begins, _begins, longest, _longest, *, scale=None, window_size=(-1, -1)):
-    """torch 2.11's kernel by its parameters: all have as many heads."""
+    """Compute attention with the parameters of torch 2.11's kernel: queries and keys have equally many heads."""
     assert query.shape[1] == key.shape[1] == value.shape[1]
     return one_by_one([query, key, value], (begins, longest), scale, window_size)
 
 
 def newer_kernel(query, key, value, *bounds, scale=None, window_size=(-1, -1), enable_gqa=False):
-    """torch 2.12's: it takes fewer heads of keys where it is told so."""
+    """Compute attention with the parameters of torch 2.12's kernel: `enable_gqa` allows fewer heads of keys."""
     assert enable_gqa == (query.shape[1] != key.shape[1])
     return one_by_one([query, key, value], (bounds[0], bounds[2]), scale, window_size)
 

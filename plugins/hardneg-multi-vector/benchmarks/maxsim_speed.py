@@ -2,9 +2,9 @@
 
     python maxsim_speed.py [--queries 100] [--documents 1000] [--tokens 70] [--rounds 3] [--k 100]
 
-Random unit vectors of 128 dimensions, 32 a query, `--tokens` a document on average. Contestants take turns in one
-process. Each figure is processor time, the best of its rounds, and each ratio the median over the rounds. Memory is
-what the search takes over what its process had before.
+Random unit vectors of 128 dimensions, 32 per query, `--tokens` per document on average. Both searches take turns in
+one process. Each time is the lowest processor time of all rounds, and each ratio the median over the rounds. Memory is
+what the search uses in addition to what its process used before.
 """
 
 import argparse
@@ -27,14 +27,14 @@ DIMENSION, QUERY_TOKENS, BLOCK = 128, 32, 1024
 
 
 def drawn(lengths: NDArray[np.int64], seed: int) -> TokenVectors:
-    """Random unit vectors for texts of so many tokens."""
+    """Return random unit vectors for texts with the given numbers of tokens, int64 [n]."""
     vectors = np.random.default_rng(seed).standard_normal((int(lengths.sum()), DIMENSION), np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     return TokenVectors(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), vectors)
 
 
 def write(folder: Path, documents: int, tokens: int) -> None:
-    """Writes a folder of token vectors, block by block."""
+    """Write a folder of documents with `tokens` random vectors each on average, block by block."""
     lengths = np.random.default_rng(0).integers(tokens // 2, tokens + tokens // 2 + 1, documents)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     with TokenWriter(folder, DIMENSION, offsets) as writer:
@@ -45,12 +45,12 @@ def write(folder: Path, documents: int, tokens: int) -> None:
 
 
 def queries_of(count: int) -> TokenVectors:
-    """Queries of `QUERY_TOKENS` tokens each."""
+    """Return `count` random queries of `QUERY_TOKENS` tokens each."""
     return drawn(np.full(count, QUERY_TOKENS), 1 << 20)
 
 
 def by_library(documents: list[torch.Tensor], queries: torch.Tensor, k: int) -> NDArray[np.int64]:
-    """The best k by sentence-transformers' function."""
+    """Return each query's k best documents by sentence-transformers' `maxsim`, int64 [Q, k]."""
     from sentence_transformers.util.similarity import maxsim
 
     rows: NDArray[np.int64] = maxsim(queries, documents).topk(min(k, len(documents)), dim=1).indices.numpy()
@@ -58,20 +58,20 @@ def by_library(documents: list[torch.Tensor], queries: torch.Tensor, k: int) -> 
 
 
 def seconds(search: Callable[[], Any]) -> float:
-    """Processor time that one search takes, of all threads: on a shared machine more telling than the clock's."""
+    """Return one search's processor time in all threads, which is less noisy than elapsed time on a shared machine."""
     start = time.process_time()
     search()
     return time.process_time() - start
 
 
 def peak() -> float:
-    """The most memory that this process has had, in MB."""
+    """Return the peak memory of this process so far, in MB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
 def memory(folder: Path, queries: int, k: int) -> None:
-    """Prints what a search takes beyond what the process had."""
+    """Print the memory that a search uses in addition to what the process used before."""
     wanted = queries_of(queries)
     MultiVectorSearcher(TokenStore.open(folder)).search(wanted[:0], k)
     before = peak()
@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def compare(folder: Path, options: argparse.Namespace) -> None:
-    """Prints a line for each contestant."""
+    """Print one line of timings for each way to search."""
     searcher, queries = MultiVectorSearcher(TokenStore.open(folder)), queries_of(options.queries)
     held = searcher.store.read(0, options.documents)
     documents = list(torch.from_numpy(held.vectors).split(np.diff(held.offsets).tolist()))

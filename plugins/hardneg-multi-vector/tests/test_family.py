@@ -140,7 +140,7 @@ def test_what_cannot_be_had_is_told(folder, values, options, said):
 
 
 def _pylate(folder: Path) -> Path:
-    """The folder in the form of PyLate 3: two modules, all else in the model's own options."""
+    """Convert a model's folder to PyLate 3's format: two modules, and all other settings in the model's options."""
     tiny_multi_vector(folder, expansion=None)
     modules = json.loads((folder / "modules.json").read_text())[:2]
     modules[1]["type"] = "pylate.models.Dense.Dense"
@@ -155,7 +155,7 @@ def _pylate(folder: Path) -> Path:
 
 
 def _stanford(folder: Path) -> Path:
-    """The folder in the form of Stanford's ColBERT: one of transformers, with the projection among its weights."""
+    """Convert a model's folder to Stanford's ColBERT format: a transformer with the projection among its weights."""
     from safetensors.torch import load_file, save_file
 
     tiny_encoder(folder, kind="transformers")

@@ -171,7 +171,7 @@ def test_candidates_are_ranked_by_maxsim(tmp_path):
 
 
 def test_scores_are_of_whole_numbers_whatever_a_trainer_has_set(tmp_path, monkeypatch):
-    """What says so for GPUs is entered before anything is multiplied."""
+    """The context that keeps GPU products in float32 is entered before anything is multiplied."""
     inside: list[torch.device] = []
 
     @contextmanager

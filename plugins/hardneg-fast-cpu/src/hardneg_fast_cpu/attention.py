@@ -25,7 +25,7 @@ _LONGEST = 512  # the longest text whose scores of all token pairs are computed 
 _BYTES = 1 << 20  # of scores at a time, to stay in a core's cache
 
 Bounds = tuple[Tensor, int]
-"""The start of each text and the end of the last one, int32 [n + 1], and the length of the longest."""
+"""The start of each text and the end of the last one, int32 [n + 1], and the length of the longest text."""
 
 
 @cache
@@ -91,7 +91,7 @@ def by_kernel(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int,
 
     qkv: queries [tokens, heads, size]; keys and values [tokens, k, size], where several query heads may share one of
     the k heads. bounds: bounds of the texts. scale: factor of the scores. reach: numbers of tokens before and after
-    each token that it attends to; -1 means the whole text.
+    itself that each token attends to; -1 means the whole text.
     Returns [tokens, heads, size].
     """
     from torch.nn.attention.varlen import varlen_attn

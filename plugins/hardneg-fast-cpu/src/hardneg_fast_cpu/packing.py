@@ -34,7 +34,7 @@ class Packing:
         return cls() if skipped is None else cls(skipped + 1, skipped)
 
     def features(self, tokens: token_files.Tokens, rows: NDArray[np.int64], device: torch.device) -> dict[str, Any]:
-        """Pack the texts at `rows`: inputs, int64 [1, sum of lengths], bounds, int32 [n + 1], and longest length."""
+        """Pack the texts at `rows`: inputs int64 [1, sum of lengths], bounds int32 [n + 1], and longest length."""
         lengths = tokens.lengths[rows]
         ends = np.cumsum(lengths)
         taken = np.repeat(tokens.offsets[rows] - (ends - lengths), lengths) + np.arange(lengths.sum())

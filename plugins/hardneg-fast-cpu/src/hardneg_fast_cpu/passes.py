@@ -36,7 +36,7 @@ class OneDnnLinear(nn.Linear):
 
 
 def arrange(network: nn.Module) -> None:
-    """Switch the large transformer in a network to fast CPU kernels, in place; other networks are not changed."""
+    """Switch a network's transformer to fast CPU kernels, in place, if it is large and on a CPU."""
     transformer = _transformer(network)
     if transformer is None or transformer.device.type != "cpu":
         return
@@ -89,7 +89,7 @@ def may_pack(transformer: Any) -> bool:
 
 
 def unpadded(first: Any) -> Packing:
-    """Switch an encoder's first module to attention without padding, in place; return its packing."""
+    """Switch an encoder's first module to attention without padding, in place; return the packing of texts for it."""
     register()
     first.model.set_attn_implementation(UNPADDED)
     if first.model_forward_params is not None:

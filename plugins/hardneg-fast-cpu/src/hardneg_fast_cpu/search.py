@@ -71,13 +71,13 @@ class RoughSearch:
 
     @staticmethod
     def tiles(start: int, block: Tensor) -> "Sequence[Tile]":
-        """Split a block of vectors from row `start` on into rounded tiles, so small that scores fit a CPU's caches."""
+        """Split a block, whose first vector is row `start`, into tiles; on a CPU, a tile's scores fit its caches."""
         size = _TILE if block.device.type == "cpu" else max(1, len(block))
         return [Tile.of(start + offset, block[offset : offset + size]) for offset in range(0, len(block), size)]
 
     @staticmethod
     def part(queries: Tensor, k: int) -> "Candidates":
-        """Return the candidates of a block of queries, float32 [q, d], before the search."""
+        """Return empty `Candidates` for a block of queries, float32 [q, d]; k: length of the lists."""
         met = torch.zeros(len(queries), dtype=torch.int64, device=queries.device)
         return Candidates(queries, Rounded.of(queries), k, met, met > 0)
 
@@ -105,7 +105,7 @@ class Rounded:
 
 
 def error_bounds(queries: Rounded, documents: Rounded) -> Tensor:
-    """Return an error bound for each query's bf16 products, before their results are rounded, float32 [q].
+    """Return a bound on the error of each query's bf16 products before the results are rounded, float32 [q].
 
     With q' and d' for the rounded q and d, qd - q'd' = (q - q')d + q'(d - d'), so by Cauchy-Schwarz
 
@@ -160,7 +160,7 @@ class Tile:
 
 
 def reaching(scores: Tensor, bar: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return query and tile row, each int64 [p], and score, float32 [p], of the scores that reach the bar, by query.
+    """Return query and tile row, int64 [p], and value, float32 [p], of each score that reaches its bar, by query.
 
     scores: bf16 [q, 16 * g]. bar: bf16 [q]. count: number of vectors in the tile; the others are padding.
     """
@@ -213,7 +213,7 @@ class Candidates:
     given_up: Tensor
 
     def candidates(self, tiles: Sequence[Tile], bar: Tensor | None) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Return the query, row and float32 score, each [p], of the candidates in a block, by query, then row, or None.
+        """Return query, row and float32 score, each [p], of a block's candidates, by query and row; None if none.
 
         bar: float32 [q], the k-th best score so far; None before the first block.
         """

@@ -112,7 +112,7 @@ class TokenCodes:
     """An opened folder of codes; large files are memory-mapped.
 
     centroids: float32 [K, d]. codebooks: float32 [M, 256, d / M].
-    offsets: int64 [N + 1], the start of each document's tokens. list_offsets: int64 [K + 1].
+    offsets: int64 [N + 1], the start of each document's tokens. list_offsets: int64 [K + 1], of each list.
     nearest: uint16 or uint32 [T], each token's centroid. codes: uint8 [T, M]. lists: int32 [L], rows of documents.
     """
 
@@ -162,7 +162,7 @@ class TokenCodes:
         return TokenVectors(offsets, self.centroids[self.numbers(tokens)] + parts.reshape(len(tokens), -1))
 
     def numbers(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the centroid number of each token, int64. Raises ArtifactError if a centroid does not exist."""
+        """Return the centroid number of each token, int64 [n]. Raises ArtifactError if a centroid does not exist."""
         numbers = self.nearest[tokens].astype(np.int64)
         if numbers.max(initial=0) >= len(self.centroids):
             raise errors.ArtifactError(f"{self.path / _NEAREST}: damaged; rebuild the index")
@@ -207,10 +207,10 @@ class CodedSearcher(TokenSearcher):
 
 
 def by_centroids(codes: TokenCodes, queries: TokenVectors, probes: int, count: int) -> NDArray[np.int64]:
-    """Return the `count` best documents in the lists of the `probes` centroids nearest to each token of a query.
+    """Return each query's `count` best documents from the lists of the `probes` centroids nearest to each token.
 
     A document is scored by MaxSim with the centroids of its tokens.
-    Returns int64 [Q, count], padded with -1.
+    Returns rows of documents, int64 [Q, count], padded with -1.
     """
     candidates = np.full((len(queries), count), -1, np.int64)
     centroids = tensor(codes.centroids)

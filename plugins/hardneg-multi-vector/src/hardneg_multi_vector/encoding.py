@@ -167,7 +167,7 @@ def maxsim(queries: Tensor, documents: Tensor, mean: bool = False) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class TokenRows:
-    """The documents of a corpus; offsets: int64 [N + 1], the start of each document's vectors."""
+    """The documents of a corpus; offsets: int64 [N + 1], the start of each document's vectors, then the total."""
 
     corpus: Corpus
     offsets: NDArray[np.int64]
@@ -187,7 +187,7 @@ class TokenRows:
 
 @dataclass(frozen=True)
 class VectorAToken(encoders.Representation):
-    """One vector per scored token, float32 [n, T, d + 1] on the device; mean: whether scores are averages."""
+    """One vector per scored token, float32 [n, T, d + 1] on the device; mean: whether scores are means over tokens."""
 
     mean: bool = False
     form: ClassVar[encoding.Form] = "token-vectors"
@@ -209,7 +209,7 @@ class VectorAToken(encoders.Representation):
         return torch.cat([vectors.masked_fill(~scored.bool()[..., None], 0), kept], dim=-1)
 
     def gathered(self, batches: Any, count: int, dimension: int) -> TokenVectors:
-        """Collect `count` texts in row order on the host from batches in any order, without padding."""
+        """Copy `count` encoded texts from batches to the host, in row order and without padding."""
         vectors: list[NDArray[np.float32]] = [np.empty((0, dimension), np.float32)] * count
         for rows, tensor in batches:
             part = self.collect(tensor)
@@ -247,7 +247,7 @@ class VectorAToken(encoders.Representation):
     def rows(
         self, encoder: Any, corpus: Corpus, folder: Path, progress: runtime.Progress, here: runtime.World
     ) -> TokenRows:
-        """Return the documents with the offsets of their scored tokens, which all processes count together."""
+        """Return the documents and the offsets of their scored tokens, counted by all processes together."""
         mask = next(part for part in encoder.parts("document") if hasattr(part, "skiplist_words"))
 
         def count(texts: Sequence[str]) -> NDArray[np.int64]:

@@ -107,7 +107,7 @@ class LateInteraction(resolving.FolderFamily):
         return full
 
     def interaction(self, files: model_files.ModelFolder, contract: Any) -> LateInteractionContract:
-        """Read the late-interaction contract of a folder; contract: its contract as a general encoder.
+        """Read the late-interaction contract of a folder. contract: the folder's contract as a general encoder.
 
         Source: `MultiVectorEncoder._parse_model_config` and `_maybe_load_stanford_metadata` of sentence-transformers 6.
 
@@ -141,7 +141,7 @@ class LateInteraction(resolving.FolderFamily):
         return LateInteractionContract(form, similarity, prompts, lengths, filled, options)
 
     def contract(self, files: model_files.ModelFolder) -> Any:
-        """Return the contract of a folder. Raises ModelError if it does not contain a complete model."""
+        """Return the contract of a folder. Raises ModelError if the folder does not contain a complete model."""
         contract = super().contract(files)
         interaction = self.interaction(files, contract)
         own: dict[str, Any] = {"similarity": interaction.similarity}
@@ -178,7 +178,7 @@ class LateInteraction(resolving.FolderFamily):
         return lines
 
     def content_digest(self, model: resolving.ResolvedModel) -> str:
-        """Return a digest of the files and options, including module options that older formats save elsewhere."""
+        """Return a digest of the files and options, including options that older formats save apart from modules."""
         name = super().content_digest(model)
         options = self.interaction(model.files, model.contract).options if len(model.origins) == 1 else {}
         return stores.digest([name, dict(options)]) if options else name
@@ -186,7 +186,7 @@ class LateInteraction(resolving.FolderFamily):
     def load(
         self, model: resolving.ResolvedModel, device: str | None = None, precision: Any = None
     ) -> "encoders.Encoder":
-        """Open the model in evaluation mode. Raises ModelError if it does not support its spec."""
+        """Open the model in evaluation mode. Raises ModelError if the model does not support the spec."""
         from hardneg.plugin import encoders
         from hardneg_multi_vector.encoding import VectorAToken, load
 

@@ -93,7 +93,7 @@ class MultiVectorPq:
         return len(store)
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """Estimate the size in bytes of codes, centroids and lists, which may be smaller."""
+        """Estimate the size of codes, centroids and lists in bytes; lists may be shorter than estimated."""
         lists = self.centroids or _usual(vectors)
         number = 2 if lists <= 1 << 16 else 4
         return vectors * (self.subvectors + number + 4) + 4 * dimension * lists

@@ -50,7 +50,7 @@ def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, query_count
 
 
 def maxsim_matrix(queries: TokenVectors, documents: TokenVectors) -> NDArray[np.float32]:
-    """Compute MaxSim of all pairs, float32 [Q, D]; -inf without tokens. Raises UsageError if dimensions differ."""
+    """Compute MaxSim of all pairs, float32 [Q, D]; -inf if a text has no tokens. Raises errors of `check_tokens`."""
     check_tokens(queries, documents.vectors.shape[1])
     scores = np.full((len(queries), len(documents)), -np.inf, np.float32)
     query_lengths, lengths = np.diff(queries.offsets), np.diff(documents.offsets)
@@ -71,7 +71,7 @@ def maxsim_pairs(
     queries, documents: n texts each. device: None uses the first GPU, or else the CPU. tokens: maximum number of padded
     tokens to multiply at a time, in pairs of similar length.
 
-    Raises UsageError if the numbers of queries and documents or their dimensions differ, or a query is not finite.
+    Raises UsageError if the numbers or the dimensions of queries and documents differ, or a query is not finite.
     """
     check_tokens(queries, documents.vectors.shape[1])
     if len(queries) != len(documents):
@@ -112,7 +112,7 @@ def _padded(texts: TokenVectors, device: torch.device) -> Tensor:
 
 
 def tensor(vectors: NDArray[np.float32]) -> Tensor:
-    """Convert vectors to a tensor, copied only if necessary."""
+    """Convert vectors to a float32 tensor, copying them only if necessary."""
     return torch.from_numpy(np.require(vectors, np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"]))
 
 
@@ -164,7 +164,7 @@ def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) 
     """Return the k documents with the largest MaxSim with each query; ties by ascending row, also at rank k.
 
     A document without tokens is never a hit; a query without tokens has no hits. One block of documents is in memory at
-    a time, unless all are on the device already.
+    a time, unless the vectors of all documents are on the device already.
 
     searcher: searcher of the documents. queries: Q queries, already checked. k: length of each list; short lists are
     padded with row -1 and score -inf.

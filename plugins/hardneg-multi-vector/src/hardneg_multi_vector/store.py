@@ -46,7 +46,7 @@ def ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[
 def token_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the token positions of the documents at `rows`, int64 [T], and each document's start, int64 [n + 1].
 
-    offsets: int64 [N + 1], the start of each document's tokens.
+    offsets: int64 [N + 1], the start of each document's tokens, then the total number of tokens.
     """
     return ranges(offsets[rows], offsets[rows + 1])
 
@@ -63,9 +63,9 @@ class TokenWriter(index_files.FlatWriter):
     """A writer of a folder of token vectors, document by document."""
 
     def __init__(self, folder: Path, dimension: int, offsets: NDArray[np.int64]) -> None:
-        """Start a folder of vectors with `dimension` dimensions.
+        """Start a folder of vectors with `dimension` dimensions. Raises UsageError if `offsets` are invalid.
 
-        offsets: int64 [N + 1], the start of each document's vectors, then their total number.
+        offsets: int64 [N + 1], the start of each document's vectors, then the total number of vectors.
         """
         if fault := offsets_fault(offsets):
             raise errors.UsageError(f"{folder}: offsets of token vectors {fault}")
@@ -111,7 +111,7 @@ def offsets_fault(offsets: NDArray[np.int64]) -> str:
 class TokenStore:
     """A folder of token vectors opened for reading; only `gather` memory-maps the vectors.
 
-    offsets: int64 [N + 1], the start of each document's vectors, then their total number.
+    offsets: int64 [N + 1], the start of each document's vectors, then the total number of vectors.
     """
 
     def __init__(self, folder: Path, vectors: index_files.FlatVectors, offsets: NDArray[np.int64]) -> None:

@@ -45,7 +45,7 @@ def write_tokens(folder: Path, documents: TokenVectors) -> Path:
 
 
 def drawn_queries(documents: TokenVectors, exact: bool) -> TokenVectors:
-    """Sample a few queries: the first is nearest to document 3, and some have no tokens."""
+    """Sample queries near documents: the first near document 3, some without tokens. exact: as in `drawn_tokens`."""
     picked = documents[np.array([3, 8, 0, *range(20, 20 + _QUERIES - 3)])]
     noise = runtime.generator(4, "queries").standard_normal(picked.vectors.shape).astype(np.float32)
     noise[picked.offsets[0] : picked.offsets[1]] = 0

@@ -16,7 +16,7 @@ from hardneg.runtime import Progress
 
 
 def form_in(folder: Path) -> str | None:
-    """Return the form of a folder's encoded texts: `weights`, `token-vectors` or `vectors`; None if it has none."""
+    """Return the form of a folder's encoded texts: `weights`, `token-vectors` or `vectors`; None if there are none."""
     if (folder / WEIGHTS).exists():
         return "weights"
     if not (folder / "index").exists() and not (folder / SHARDS).exists():

@@ -24,7 +24,7 @@ from hardneg.store import Artifact, Store, digest
 class Estimate:
     """The estimated size of a step.
 
-    cached: whether it is in the store. items: number of items, in `unit`. disk: bytes. like: a similar step's artifact.
+    cached: whether its artifact is in the store. items: number, in `unit`. disk: bytes. like: similar step's artifact.
     """
 
     step: Step
@@ -42,7 +42,7 @@ class Estimate:
 
 
 def estimate(plan: Plan, store: Store, until: str | None = None, documents: int | None = None) -> list[Estimate]:
-    """Estimate the steps, in the order in which they run.
+    """Estimate the size of each step, in the order in which the steps run. until: the last step; None for all.
 
     documents: the number of documents to assume; artifacts in the store are then ignored.
     """
@@ -112,7 +112,7 @@ def _counts(collection: Artifact) -> tuple[int, dict[str, int]]:
 
 
 def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, contract.Shape]) -> Sizes:
-    """The sizes for one step, with its model and its network, or an input's network if it has none of its own."""
+    """The `sizes` with one step's model, and with its network or else that of its first input that has one."""
     began = step.spec.began_with(plan.recipe.view(step.name))
     if began is not plan.recipe.model:
         model = plan.recipe.models.of(began)
@@ -122,7 +122,7 @@ def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, contra
 
 
 def networks(plan: Plan) -> Iterator[tuple[str, ModelSpec]]:
-    """Yield step name and network for each step with its own network, such as a reader or reranker."""
+    """Yield the name and the network of each step that has its own network, such as a reader or reranker."""
     for name, step in plan.steps.items():
         if (network := step.spec.network(plan.recipe.view(name))) is not None:
             yield name, network
@@ -139,7 +139,7 @@ def _usual(model: resolved.ResolvedModel) -> FullSpec:
 
 
 def no_room(rows: Sequence[Estimate], free: float | None) -> Iterator[str]:
-    """Yield a warning if the steps to run need more bytes than the store's file system has free."""
+    """Yield a warning if the steps to run need more disk than `free`, in bytes; no warning if `free` is None."""
     disk = sum(row.disk for row in rows if not row.cached)
     if free is not None and disk > free:
         more = "choose a store with more space, or use pq, opq-pq or ivfpq indexes"

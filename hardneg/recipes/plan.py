@@ -112,7 +112,7 @@ def _model_digest(recipe: Recipe) -> str:
 
 
 def inputs_of(recipe: Recipe) -> list[Path]:
-    """The files and folders that a recipe may read: recipe files, datasets and models; some names are not paths."""
+    """The files and folders that a recipe may read: recipe, datasets and models, including names that are not paths."""
     inputs = [str(recipe.source), recipe.model.name]
     for plugin in recipe.plugins.values():
         values = {field.name: getattr(plugin, field.name) for field in fields(plugin)}

@@ -1,4 +1,4 @@
-"""A store of finished blocks, one file per block; a file gets its name when complete, so each is a finished block."""
+"""A store of finished blocks, one file per block; a file appears under its name only when it is complete."""
 
 import json
 import zipfile
@@ -81,7 +81,7 @@ class BlockStore:
             raise ArtifactError(f"{path}: damaged ({error}) and removed; run the step again") from None
 
     def texts(self, name: str, count: int) -> Iterator[bytes]:
-        """Yield the part `name` of each of the first `count` blocks that has it. Raises the same errors as `read`."""
+        """Yield the bytes of part `name` from the first `count` blocks, where present. Raises errors as `read` does."""
         for number in range(count):
             for part in self.read(number, name).values():
                 yield part.tobytes()

@@ -41,8 +41,8 @@ def remove_asides(folder: Path) -> None:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a new file that replaces `path`, complete and flushed to disk, at the end of the block.
 
-    If the block fails, `path` is unchanged. A name that ends in `.gz` is written as gzip, with equal bytes for equal
-    content. Several threads and processes may replace one file; the last version stays.
+    If the block fails, `path` is unchanged. If the name ends in `.gz`, the content is compressed, to equal bytes for
+    equal content. Several threads and processes may replace one file; the last version stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = aside(path)
@@ -202,7 +202,7 @@ class Content:
 
     @classmethod
     def of(cls, find: Callable[[], str]) -> "Content":
-        """Return the content that `find` digests, with the files that it read."""
+        """Return the content that `find` digests, with the files that `find` reads."""
         files = dict[Path, tuple[int, ...]]()
         token = _read_files.set(files)
         try:
@@ -252,7 +252,7 @@ def file_digest(path: Path) -> str:
 
 
 def tree_digest(root: Path, names: Iterable[str] | None = None) -> str:
-    """Return the digest of the paths and bytes of the files below `root`, or only of the relative `names`."""
+    """Return a digest of paths and bytes: of all files below `root`, or only of those with the relative `names`."""
     paths = sorted(root.joinpath(name) for name in names) if names is not None else sorted(root.rglob("*"))
     for folder in {root, *(each for path in paths for each in path.parents if root in each.parents)}:
         note_read(folder)
@@ -324,7 +324,7 @@ _listening: list[tuple[dict[str, str], Path | None]] = []
 def choose(subject: str, best: str, *others: str) -> str:
     """Return the recorded choice for a subject if it is one of the given ones, else `best`; the first process decides.
 
-    Use this for algorithms that round differently: a resumed step keeps the recorded one, even on another machine.
+    Use this for algorithms that round differently: a resumed step keeps the recorded choice, even on another machine.
     """
     chosen = _chosen.get(subject, "")
     if chosen not in (best, *others):

@@ -111,7 +111,7 @@ def _same(state: Sequence[int] | None, noted: Sequence[int] | None) -> bool:
 
 
 def unfinished(store: Store) -> list[Unfinished]:
-    """Return the unfinished runs, the earliest first."""
+    """Return the unfinished runs that have a record in the store, earliest first."""
     runs = []
     for path in store.root.glob("roots/*-*.json"):
         if entry := _read(path):
@@ -121,7 +121,7 @@ def unfinished(store: Store) -> list[Unfinished]:
 
 
 def owners(store: Store, key: str) -> list[Path]:
-    """Return the outputs, finished or not, that use a key."""
+    """Return the sorted paths of the outputs, finished or not, that use the artifact of `key`."""
     entries = map(_read, store.root.glob("roots/*.json"))
     return sorted({Path(entry["owner"]) for entry in entries if entry and key in entry["keys"]})
 
@@ -236,7 +236,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Words:
-    """The words used in messages for the output argument, the overwrite argument, and the writer."""
+    """Words in messages for the output and overwrite arguments, and for the writer, with `{}` for the command."""
 
     output: str = "path"
     overwrite: str = "overwrite=True"

@@ -53,7 +53,7 @@ class Silent:
 class Lines:
     """A progress reporter that writes at most one line every ten seconds: units done, rate, time left.
 
-    note: writes a line. clock: returns seconds. reported: the time of the last line, initially of the first task.
+    note: writes a line. clock: returns seconds. reported: time of the last line, or else of the first task's start.
     """
 
     note: Callable[[str], None]

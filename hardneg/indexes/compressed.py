@@ -186,10 +186,10 @@ class CompressedSearcher:
         return cls(path, index)
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
-        """Return the k best vectors for queries float32 [Q, d]; ties are broken by ascending row, also at rank k.
+        """Return the k best vectors for queries float32 [Q, d], padded to k; ties are broken by row, also at rank k.
 
         Raises:
-            UsageError: the queries are texts, not finite or of another dimension, or k is below 1.
+            UsageError: the queries are texts, contain non-finite numbers or have another dimension, or k is below 1.
         """
         wanted = checks.check_vectors("compressed", queries)
         checks.check_queries(wanted, self.index.d, k)
@@ -264,7 +264,7 @@ class FaissBackend:
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Compress the vectors in the dense index folder `source` into `path`; return the number of vectors.
 
-        All codes, and one block of vectors at a time, are in memory.
+        Memory holds all codes, and one block of vectors at a time.
 
         Raises:
             MissingDependency: faiss is not installed.
@@ -357,7 +357,7 @@ class Hnsw(FaissBackend):
         return 4 * dimension + 8 * self.m + 4 * self.m // (self.m - 1) + _LEVEL_BYTES, 0
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Build a graph of the vectors in the dense index folder `source` in `path`; return the number of vectors.
+        """Build a graph in `path` from the vectors in the dense index folder `source`; return the number of vectors.
 
         Raises:
             MissingDependency: faiss is not installed.

@@ -217,7 +217,7 @@ def java_reason(error: Any) -> str:
 def fill(
     lists: list[list[dict[str, Any]]], hit_rows: NDArray[np.int64], rows: NDArray[np.int64], scores: NDArray[np.float32]
 ) -> None:
-    """Copy the hits of Q lists into padded `rows` and `scores` [Q, k]. hit_rows: int64, row of each hit, by list."""
+    """Copy the hits of Q lists into padded `rows` and `scores` [Q, k]. hit_rows: int64, all rows, list by list."""
     filled = np.arange(rows.shape[1]) < np.array([len(hits) for hits in lists])[:, None]
     rows[filled] = hit_rows
     scores[filled] = [hit["score"] for hits in lists for hit in hits]

@@ -31,7 +31,7 @@ class Best:
 
 
 def merged(best: Best | None, scores: Tensor, start: int, k: int) -> Best:
-    """Merge a block's scores, float32 [q, b], into the candidates, None at first; `start` is the block's first row."""
+    """Merge a block's scores, float32 [q, b], into `best`, which is None at first; `start` is the block's first row."""
     if best is None and scores.shape[1] > k:
         bar, best_cells = _largest(scores, k)
         rows = (
@@ -103,7 +103,7 @@ def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def best_hits(best: Sequence[Best | None], count: int, k: int) -> Hits:
-    """Return the k best hits of `count` queries. best: candidates of each part of the queries, None without rows.
+    """Return the k best hits of `count` queries. best: candidates per part of the queries; None without rows.
 
     Raises:
         ArtifactError: a score is not finite.

@@ -238,7 +238,7 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
             self._ensure(number, number * schedule.every, step)
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Mine the refresh of this epoch if there is one refresh per epoch."""
+        """Mine the refresh of this epoch if the schedule has one refresh per epoch."""
         schedule, step = self._schedule, state.global_step
         schedule.epoch = self._epochs
         if self._started:
@@ -322,7 +322,7 @@ class RefreshedNegatives:
             dataset: a name such as `beir:FOLDER`, a folder, a `datasets.Dataset` or dicts.
             arguments: the trainer's arguments; refreshes are written to `negatives/` in `output_dir`.
             every: number of steps between refreshes; None refreshes at the start of each epoch.
-            negatives: number of negatives per query at a time; short lists are filled with random documents.
+            negatives: number of negatives per query and refresh; short lists are filled with random documents.
             form: columns of the rows: `n-tuple`, `labeled-pair` or `labeled-list`.
             miner: a miner from `hardneg plugins list miners`, or a dict with its `name` and options.
             filters: filters that drop candidates before the miner selects: names, or dicts with `name` and options.
@@ -351,7 +351,7 @@ class RefreshedNegatives:
 
     @cached_property
     def dataset(self) -> RefreshedRows:
-        """The rows as a `datasets.Dataset`, one per query and positive; the first access reads the collection."""
+        """The training rows (see `RowPlan`) as a `datasets.Dataset`; the first access reads the collection."""
         read = self.recipe.read(self.session)
         collection = StoredCollection.open(read.path)
         plan = plan_rows(collection, self.recipe.split, self._form, self._options["fill_to"])

@@ -203,7 +203,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         return dataset
 
     def write_lists(self, mined: NegativesFile, folder: Path) -> None:
-        """Write the mined negatives of each query to the folder of a refresh.
+        """Write the mined negatives of each query, as corpus rows, to the folder of a refresh.
 
         Raises:
             TrainingError: a query has no negative.

@@ -132,7 +132,7 @@ def _is_lock(tree: Mapping[str, Any]) -> bool:
 
 
 def locked_keys(path: Path) -> dict[str, str]:
-    """Return the key of each step in a lock file, and of its model as `start`, by name; empty for other recipes."""
+    """Return the keys in a lock file by step name, with the model's key as `start`; empty for other recipe files."""
     lock = parsed(path.read_text(encoding="utf-8"))
     keys = {START: lock["start_model"], **lock["keys"]} if _is_lock(lock) else {}
     return {name: key for name, key in keys.items() if re.fullmatch("[0-9a-f]{32}", str(key))}
@@ -278,7 +278,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
     """Merge `changes` into `base`, mapping by mapping.
 
     A plugin with a different name, or a stage with a different verb, inherits no options, except that a dataset keeps
-    `withheld`. A training length in epochs or steps replaces an inherited one.
+    `withheld`. A training length in epochs or steps replaces an inherited length.
     """
     merged = {key: value for key, value in base.items() if key not in replaced(changes)}
     for key, value in changes.items():

@@ -112,7 +112,7 @@ def _counts(collection: Artifact) -> tuple[int, dict[str, int]]:
 
 
 def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, contract.Shape]) -> Sizes:
-    """The `sizes` with one step's model, and with its network or else that of its first input that has one."""
+    """Return `sizes` with the model of one step, and the network of the step or, if it has none, of an input."""
     began = step.spec.began_with(plan.recipe.view(step.name))
     if began is not plan.recipe.model:
         model = plan.recipe.models.of(began)
@@ -169,7 +169,7 @@ class Need:
 
 
 def needs(plan: Plan) -> Iterator[Need]:
-    """Find the needs of all steps, without duplicates; only listings and headers are read from the hub."""
+    """Yield what the steps need, without duplicates; only listings and headers are read from the hub."""
     yield from packages(plan)
     if "lucene" in extras(plan.steps.values(), plan) and not absent("lucene"):
         yield _looked_up(
@@ -190,7 +190,7 @@ def needs(plan: Plan) -> Iterator[Need]:
 
 
 def packages(plan: Plan) -> Iterator[Need]:
-    """The optional dependencies of the steps; nothing is imported or looked up online."""
+    """Yield the optional dependencies of the steps; nothing is imported or looked up online."""
     for extra in extras(plan.steps.values(), plan):
         reason = absent(extra)
         yield Need(
@@ -235,7 +235,7 @@ _MODULES = {"analysis": ("sklearn",), "cpu": ("faiss",), "hub": ("datasets",), "
 
 
 def extras(steps: Iterable[Step], plan: Plan) -> list[str]:
-    """The sorted hardneg extras that the given steps need for their own plugins and for those of their inputs."""
+    """The sorted hardneg extras that the given steps need for their own plugins and their inputs' plugins."""
     named: set[str] = set()
     for step in steps:
         read = [plan.steps[name] for name in step.inputs.values() if name in plan.steps]

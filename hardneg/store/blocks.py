@@ -64,7 +64,7 @@ class BlockStore:
             np.savez(file, allow_pickle=False, **arrays)
 
     def read(self, number: int, *names: str) -> dict[str, NDArray[Any]]:
-        """Return the named parts of a finished block, or all parts; bytes are returned as uint8 arrays.
+        """Return parts of a finished block by name, without `names` all of them; bytes are returned as uint8 arrays.
 
         Raises:
             ArtifactError: the block is missing or damaged; a damaged block is removed.

@@ -306,7 +306,7 @@ def plugin_identity(name: str, plugin: Any, without: Collection[str] = ()) -> di
 
 
 def legacy_key_names(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return training options with the names and values used in keys, which are older for some options."""
+    """Return training options with the names and values used in keys, some of which are from older versions."""
     renamed = {}
     for name, value in options.items():
         word, values = _LEGACY.get(name, (name, {}))
@@ -322,7 +322,7 @@ _listening: list[tuple[dict[str, str], Path | None]] = []
 
 
 def choose(subject: str, best: str, *others: str) -> str:
-    """Return the recorded choice for a subject if it is one of the given ones, else `best`; the first process decides.
+    """Return the recorded choice for a subject if it is one of `others`, else `best`; the first process decides.
 
     Use this for algorithms that round differently: a resumed step keeps the recorded choice, even on another machine.
     """

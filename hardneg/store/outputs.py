@@ -59,7 +59,7 @@ def reserve(store: Store, command: str, owner: Path, keys: Sequence[str]) -> Ite
 
 @contextlib.contextmanager
 def publish(store: Store, command: str, owner: Path, keys: Sequence[str], tops: Sequence[Path]) -> Iterator[None]:
-    """Record that `owner` is being written, and at the end record the files and folders at `tops`.
+    """Record that output `owner` is being written, and at the end record the files and folders at `tops`.
 
     `gc` keeps `keys` as long as `owner` exists. Files that an earlier run of the command wrote elsewhere in `owner`
     stay recorded until they change. If the block fails before it has changed anything, the earlier record is restored.

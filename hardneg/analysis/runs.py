@@ -66,7 +66,7 @@ def negatives_overlap(
     The retrieved negatives are the first `depth` documents of the trained model's run that are not relevant.
 
     Args:
-        negatives: the training negatives of each query, with the positives that they were mined with.
+        negatives: the training negatives of each query, with the positives used for mining.
         lists: the trained model's run over the same queries, streamed as pairs of query id and documents.
         relevant: additional relevant documents by query, which do not count as negatives.
         depth: the number of retrieved negatives to compare with.
@@ -194,7 +194,7 @@ class QueryWins(Analysis):
     examples: Annotated[int, Option("limit")] = Field(5, gt=0, description="Number of wins, and of losses, to print.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return counts of wins, losses and ties, and `cases` as `queries`, with documents cut to 300 characters."""
+        """Return counts of wins, losses and ties, and `cases` as `queries`; documents are cut to 300 characters."""
         qrels, level, runs = inputs.qrels(), inputs.relevance_level, (inputs.run("run"), inputs.run("against"))
         ours, theirs = (next(iter(evaluate(run, qrels, [self.metric], level).values())) for run in runs)
         first, second = ({query_id: each.doc_ids for query_id, each in run.items()} for run in runs)

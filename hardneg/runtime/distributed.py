@@ -75,7 +75,7 @@ def check_settings() -> None:
 
 
 def gpu_of(here: World) -> int | None:
-    """Return the number of this process's GPU: its local rank, or the only visible GPU; None if there are too few."""
+    """Return the number of this process's GPU: its local rank, or the only visible GPU; None with too few GPUs."""
     import torch
 
     count = torch.cuda.device_count()

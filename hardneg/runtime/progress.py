@@ -62,7 +62,7 @@ class Lines:
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
-        """Report a task in lines while it runs, with the rate since the first units."""
+        """Yield a task that reports in lines; its rate excludes the time before the first finished units."""
         self.reported = self.clock() if self.reported is None else self.reported
         yield _LinesTask(self, title, total, unit, done, done)
 

@@ -250,7 +250,7 @@ def on_device(vectors: FlatVectors, device: torch.device) -> Tensor:
 def copied_ahead(
     vectors: NDArray[np.float32] | FlatVectors, size: int, device: torch.device
 ) -> Iterator[tuple[int, Tensor]]:
-    """Yield each block's first row and its vectors on the device, float32 [n, d]; later blocks reuse the memory.
+    """Yield each block's first row and up to `size` vectors on the device, float32 [n, d]; later blocks reuse memory.
 
     A thread reads into pinned memory and copies on a separate stream; the device checks that all numbers are finite.
 

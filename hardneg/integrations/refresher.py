@@ -168,7 +168,7 @@ class Refresher:
     def refresh(self, model: Any, number: int, step: int, oldest: int) -> dict[str, float]:
         """Mine with the current model and publish refresh `number`; return metrics for the log.
 
-        oldest: number of the oldest refresh to keep.
+        step: number of steps trained so far. oldest: number of the oldest refresh to keep.
         """
         began, states = time.monotonic(), (random.getstate(), np.random.get_state())
         devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []

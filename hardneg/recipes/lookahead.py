@@ -112,7 +112,7 @@ def _counts(collection: Artifact) -> tuple[int, dict[str, int]]:
 
 
 def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, contract.Shape]) -> Sizes:
-    """Return `sizes` with the model of one step, and the network of the step or, if it has none, of an input."""
+    """Return `sizes` with the model of one step, and from `shapes` the network of the step or else of an input."""
     began = step.spec.began_with(plan.recipe.view(step.name))
     if began is not plan.recipe.model:
         model = plan.recipe.models.of(began)

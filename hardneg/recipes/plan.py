@@ -58,7 +58,7 @@ class Plan:
 
     @property
     def keys(self) -> dict[str, str]:
-        """The key of each step."""
+        """The key of each step, by step name."""
         return {name: step.key for name, step in self.steps.items()}
 
     def named(self, name: str) -> list[str]:

@@ -34,7 +34,7 @@ class BlockStore:
         self.folder = folder
 
     def begin(self, sizes: Sequence[int]) -> None:
-        """Record the number and maximum size of the blocks, or compare both with the record of a stopped run.
+        """Record the number of blocks and the maximum of their `sizes`, or compare both with a stopped run's record.
 
         Raises:
             ArtifactError: the stopped run had another number or size of blocks.

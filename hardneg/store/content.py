@@ -165,7 +165,7 @@ def flush(path: Path) -> None:
 
 @contextmanager
 def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
-    """Turn disk errors in the block into one-line messages; `option` is the argument that selects another folder.
+    """Turn disk errors into one-line messages. where: path if an error has none. option: argument for another folder.
 
     Raises:
         ArtifactError: the disk is full, read-only, or not writable by this user.
@@ -193,7 +193,7 @@ def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
 class Content:
     """Content outside the store, identified by its digest.
 
-    find: recomputes the digest. files: the digested files, each with its state before it was read.
+    find: recomputes the digest. files: state of each digested file before it was read, by path.
     """
 
     find: Callable[[], str]
@@ -224,7 +224,7 @@ class Content:
 
 
 def note_read(path: Path) -> tuple[int, ...]:
-    """Return size, times and inode of a file or folder, empty if missing; record that the current digest covers it."""
+    """Return size, times and inode of a file or folder, empty if missing; record them for the current `Content.of`."""
     state: tuple[int, ...] = ()
     with suppress(OSError):
         status = path.stat()
@@ -301,7 +301,7 @@ def options_in_key(options: Any, without: Collection[str] = ()) -> dict[str, Any
 
 
 def plugin_identity(name: str, plugin: Any, without: Collection[str] = ()) -> dict[str, Any]:
-    """Return a configured plugin's part of a key: the name, the version, and the options that count."""
+    """Return a configured plugin's part of a key: name, version, and the options that count, except `without`."""
     return {"name": name, "version": type(plugin).version, "options": options_in_key(plugin, without)}
 
 

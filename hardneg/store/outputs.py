@@ -94,7 +94,7 @@ def publish(store: Store, command: str, owner: Path, keys: Sequence[str], tops: 
 
 
 def files_of(owner: Path, tops: Sequence[Path]) -> dict[str, list[int]]:
-    """Return the existing files at and below `tops` as `Files`."""
+    """Return the existing files at and below `tops` as `Files`, with paths relative to `owner`."""
     states = {}
     for top in filter(os.path.lexists, tops):
         for path in sorted(top.rglob("*")) if top.is_dir() and not top.is_symlink() else [top]:
@@ -139,7 +139,7 @@ def garbage(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
 def collect(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
     """Remove garbage, and records of outputs that no longer exist; return the removed folders and their sizes in bytes.
 
-    Runs may start meanwhile: each folder is renamed while its lock is held and no run has recorded its key.
+    Runs may start meanwhile: a folder is renamed under its lock if no run uses its key. forget: as in `garbage`.
 
     Raises:
         ArtifactError: a folder cannot be removed.

@@ -106,13 +106,13 @@ class AnalysisInputs(Protocol):
         """Return the rows of a training history."""
 
     def facts(self, path: str) -> tuple[str, Mapping[str, Any]]:
-        """Return the type of a stage's artifact, and the facts of its manifest."""
+        """Return the type of a stage's artifact, and the facts in the artifact's manifest."""
 
     def measured(self, path: str) -> metrics_json.Measured:
         """Return an evaluation: scores by system and by seed, and significance tests."""
 
     def results(self, path: str) -> Mapping[str, metrics.Scores]:
-        """Return the scores of an evaluation by system."""
+        """Return an evaluation's scores, by system."""
         return self.measured(path).results
 
     def index(self, path: str) -> tuple[Path, int | None]:

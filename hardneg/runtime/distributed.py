@@ -32,7 +32,7 @@ _settling: "list[Settle]" = []
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The rank of this process and the number of processes, in total and on this machine.
+    """The rank of this process and the number of processes, both overall and on this machine.
 
     The process of rank 0 writes files and messages for all.
     """

@@ -125,7 +125,7 @@ PositiveScores = dict[str, NDArray[np.float32]]
 
 
 def scores_in_run(negatives: Iterable[Negatives], entries: Iterable[tuple[str, RankedList]]) -> PositiveScores:
-    """Return each query's scores of its positives in run `entries`, by query id: float32 [positives], nan if missing."""
+    """Return the scores of positives in the run `entries`, by query id: float32 [positives], nan if missing."""
     positives = {item.query_id: list(item.positives) for item in negatives}
     scores = {query_id: np.full(len(doc_ids), np.nan, np.float32) for query_id, doc_ids in positives.items()}
     for query_id, ranked in entries:

@@ -29,7 +29,7 @@ from hardneg.store import options_in_key, replace_text
 _LINES = 65_536
 
 Record = Mapping[str, Any]
-"""One row of a training history."""
+"""One row of a training history: values by name."""
 
 
 @dataclass(frozen=True)
@@ -93,26 +93,26 @@ class AnalysisInputs(Protocol):
         """Return the given documents and all other documents with the same contents."""
 
     def groups(self) -> Mapping[str, str]:
-        """Return the group of each document that has one, by id."""
+        """Return groups by document id, without the documents that have no group; by default, empty."""
         return {}
 
     def negatives(self, path: str) -> Path:
         """Return the path of a file of mined negatives."""
 
     def mined(self, path: str) -> tuple[Path, Path]:
-        """Return the path of the candidates that a miner dropped, and the path of its negatives."""
+        """Return the path of the candidates that a miner dropped, and the path of the negatives that it kept."""
 
     def history(self, path: str) -> list[Record]:
         """Return the rows of a training history."""
 
     def facts(self, path: str) -> tuple[str, Mapping[str, Any]]:
-        """Return the type of a stage's artifact, and the facts of its manifest."""
+        """Return the type of a stage's artifact, and the facts in the artifact's manifest."""
 
     def measured(self, path: str) -> metrics_json.Measured:
         """Return an evaluation: scores by system and by seed, and significance tests."""
 
     def results(self, path: str) -> Mapping[str, metrics.Scores]:
-        """Return the scores of an evaluation by system."""
+        """Return an evaluation's scores, by system."""
         return self.measured(path).results
 
     def index(self, path: str) -> tuple[Path, int | None]:
@@ -122,11 +122,11 @@ class AnalysisInputs(Protocol):
         """Open an index and the model that encodes its queries."""
 
     def runs(self, field_name: str, labels: Iterable[str]) -> dict[str, Run]:
-        """Return the runs named under `labels` in the field `field_name`, which maps labels to references."""
+        """Return, by label, the run that the reference `field_name.label` points to, for each of `labels`."""
         return {label: self.run(f"{field_name}.{label}") for label in labels}
 
     def positives(self) -> dict[str, list[str]]:
-        """Return the documents with a grade of at least `relevance_level` for each query of the split."""
+        """Return, by query of the split, the documents with a grade of at least `relevance_level`."""
         return positives(self.qrels(), self.relevance_level)
 
 
@@ -134,7 +134,7 @@ class AnalysisInputs(Protocol):
 class Files(AnalysisInputs):
     """Analysis inputs from plain files and from the stages of a run folder.
 
-    named: the file, folder, model or stage for each reference path. labels: names for tables by file. judged, topics,
+    named: the file, folder, model or stage for each reference path. labels: each file's name in tables. judged, topics,
     corpus, hidden: files of judgements, queries, documents and withheld judgements. stages: artifact type and facts by
     stage.
     """
@@ -325,11 +325,11 @@ class Analysis(BaseModel):
         return values
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """Yield a line for each part that this analysis needs and that is missing from the facts in `collection`."""
+        """Yield a line for each part that this analysis needs but that the facts in `collection` do not list."""
         yield from ()
 
     def encoders(self) -> Mapping[str, str]:
-        """Return, by path of each omitted reference to a model, the index that was encoded with the model to use.
+        """Return, for the path of each omitted model reference, the index that was encoded with the model to use.
 
         By default, `models` have the labels of `indexes`, and `model` belongs to `index`.
         """

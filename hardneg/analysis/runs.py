@@ -23,7 +23,7 @@ Lists = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class SharedDocuments:
-    """The share of documents in common by query, from 0 to 1; left_out: number of queries left out, by reason."""
+    """Shares of common documents by query, from 0 to 1. left_out: number of queries left out, by reason."""
 
     shares: Mapping[str, float]
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class SharedDocuments:
 
 
 def run_overlap(lists: Lists, others: Lists, depth: int) -> SharedDocuments:
-    """Return the share of each query's first `depth` documents that are among the first `depth` of the other run.
+    """Return the share of each query's top `depth` documents in `lists` that are in its top `depth` in `others`.
 
     Queries that are missing or have no documents in either run are left out.
 
@@ -66,7 +66,7 @@ def negatives_overlap(
     The retrieved negatives are the first `depth` documents of the trained model's run that are not relevant.
 
     Args:
-        negatives: the training negatives of each query, with the positives that they were mined with.
+        negatives: the training negatives of each query, with the positives used for mining.
         lists: the trained model's run over the same queries, streamed as pairs of query id and documents.
         relevant: additional relevant documents by query, which do not count as negatives.
         depth: the number of retrieved negatives to compare with.
@@ -194,7 +194,7 @@ class QueryWins(Analysis):
     examples: Annotated[int, Option("limit")] = Field(5, gt=0, description="Number of wins, and of losses, to print.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return the numbers of wins, losses and ties, and `cases` with texts; documents are cut to 300 characters."""
+        """Return counts of wins, losses and ties, and `cases` as `queries`; documents are cut to 300 characters."""
         qrels, level, runs = inputs.qrels(), inputs.relevance_level, (inputs.run("run"), inputs.run("against"))
         ours, theirs = (next(iter(evaluate(run, qrels, [self.metric], level).values())) for run in runs)
         first, second = ({query_id: each.doc_ids for query_id, each in run.items()} for run in runs)
@@ -256,7 +256,7 @@ class QueryWins(Analysis):
 def cases(
     lists: tuple[Lists, Lists], values: tuple[Mapping[str, float], Mapping[str, float]], qrels: Any
 ) -> list[dict[str, Any]]:
-    """Compare two runs on all judged queries; sorted by descending difference, then by id.
+    """Compare two runs on all judged queries; return cases by descending difference, then by query id.
 
     Args:
         lists: the lists of both runs, ours and theirs.
@@ -325,9 +325,9 @@ class RecallAtDepth(Analysis):
 
 
 def recall_at_depth(runs: Mapping[str, Any], qrels: Any, cuts: Sequence[int], level: int = 1) -> dict[str, Any]:
-    """Return, by label, mean `recall` at each of `cuts` and mean `ndcg` at the deepest cut, over judged queries.
+    """Return the cuts, the level, and by label the mean `recall` at each cut and mean `ndcg` at the deepest.
 
-    Grades of at least `level` count as relevant for recall; nDCG uses the grades themselves.
+    Means are over judged queries. Recall counts grades of at least `level` as relevant; nDCG uses the grades.
 
     Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, table 2.
     """

@@ -67,8 +67,8 @@ def rank_candidates(
         at_once: number of documents to decode and score at a time; by default, a number that suits the searcher.
 
     Raises:
-        UsageError: the index has no vectors, a row is not in the index, or queries are texts, not finite, or of another
-            form or dimension.
+        UsageError: the index has no vectors, a row is not in the index, or the queries are texts, contain non-finite
+            numbers, or differ from the index in form or dimension.
     """
     stored, first = (searcher.searcher, searcher.first) if isinstance(searcher, PooledSearcher) else (searcher, None)
     if not isinstance(stored, StoredSearcher | DenseSearcher):
@@ -106,12 +106,12 @@ def _pairs(
 
 
 def encoded_rows(searcher: StoredSearcher | DenseSearcher, rows: NDArray[np.int64]) -> Encoded:
-    """Return the documents at rows int64 [n] of an index, decoded: vectors float32 [n, d], or `EncodedRows`."""
+    """Decode the documents at rows int64 [n] of an index; return vectors float32 [n, d] or `EncodedRows`."""
     return searcher.encoded(rows) if isinstance(searcher, StoredSearcher) else searcher.vectors(rows)
 
 
 def angular_scores(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return 1 - arccos(cosine) / pi, float32 of the same shape, between 0 and 1, in the same order as the cosines.
+    """Return 1 - arccos(cosine) / pi: float32 of the same shape, from 0 to 1, increasing with the cosine.
 
     Source: Cer et al., Universal Sentence Encoder (2018), section 5; divided by pi as in Wrzalik and Krechel,
     HSRM-LAVIS at TREC 2020 Deep Learning Track (2020), Eq. 1.
@@ -125,7 +125,7 @@ PositiveScores = dict[str, NDArray[np.float32]]
 
 
 def scores_in_run(negatives: Iterable[Negatives], entries: Iterable[tuple[str, RankedList]]) -> PositiveScores:
-    """Return the run's score of each query's positives, float32 [positives]; nan for positives not in the run."""
+    """Return the scores of positives in the run `entries`, by query id: float32 [positives], nan if missing."""
     positives = {item.query_id: list(item.positives) for item in negatives}
     scores = {query_id: np.full(len(doc_ids), np.nan, np.float32) for query_id, doc_ids in positives.items()}
     for query_id, ranked in entries:
@@ -143,11 +143,10 @@ def fill_from_model(
     encode: Callable[[Sequence[str]], Encoded],
     searcher: Searcher,
 ) -> None:
-    """Replace each nan in `scores` with the score that a search with the model would return.
+    """Replace each nan in `scores`, in place, with the score that a search with the model would return.
 
-    The score of a document that shares no term with the query remains nan.
-
-    encode: function that encodes queries. searcher: searcher of the model's index.
+    Scores of documents that share no term with the query remain nan. negatives: give the positives of each query, in
+    the order of `scores`. encode: encodes queries. searcher: searcher of the model's index.
     """
     texts = dict(zip(queries.query_ids, queries.texts, strict=True))
     positives = {i.query_id: list(i.positives) for i in negatives if np.isnan(scores[i.query_id]).any()}
@@ -163,9 +162,9 @@ def fill_from_model(
 
 
 def pooled(searcher: Searcher, folder: Path, doc_ids: Sequence[str]) -> Searcher:
-    """Return a searcher of the documents in an index folder. doc_ids: document ids of the corpus.
+    """Return a searcher that ranks the documents of an index folder. searcher: searcher of its vectors.
 
-    If each document has one vector, this is `searcher` itself; otherwise, it is a `PooledSearcher`.
+    If each document has one vector, this is `searcher` itself, else a `PooledSearcher`. doc_ids: ids of the corpus.
 
     Raises:
         ArtifactError: the index was built from another corpus.
@@ -188,7 +187,7 @@ class PooledSearcher:
         """Return the k documents with the best vectors; ties are broken by ascending row, also at rank k.
 
         The result is exact if `searcher` is: with at most m vectors per document, the best k * m vectors contain k
-        documents. If m is large, fewer vectors are searched first, and more only for queries with too few documents.
+        documents. If m is large, the search starts with fewer, and repeats with more for queries with too few.
 
         Raises:
             UsageError: the queries are texts, k is below 1, or `searcher` rejects the queries.

@@ -14,7 +14,7 @@ from hardneg.records import ArtifactError, Encoded, EncodedRows, Hits, UsageErro
 
 
 def check_vectors(index_type: str, queries: Sequence[str] | Encoded) -> NDArray[np.float32]:
-    """Return `queries` if they are vectors, one per query. Raises UsageError for other forms, with `index_type`."""
+    """Return `queries` if they are vectors, one per query. Raises UsageError, which names `index_type`, for others."""
     if isinstance(queries, EncodedRows):
         raise UsageError(f"a {index_type} index needs one vector per query; encode the queries with its model")
     if not isinstance(queries, np.ndarray):
@@ -57,13 +57,13 @@ class DecodedRows:
     store: Any
 
     def encoded(self, rows: NDArray[np.int64]) -> Any:
-        """Decode the documents at rows int64 [n]. Raises UsageError for bad rows, ArtifactError for a damaged file."""
+        """Decode the documents at rows int64 [n]. Raises UsageError for invalid rows, ArtifactError for bad files."""
         check_rows(rows, len(self.store))
         return self.store.gather(rows)
 
 
 def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Yield the first row and the aligned vectors, float32 [n, d], of each block; later blocks reuse the memory.
+    """Yield each block's first row and up to `size` aligned vectors, float32 [n, d]; later blocks reuse the memory.
 
     Raises:
         ArtifactError: a vector is not finite; the message gives its row.
@@ -93,7 +93,7 @@ def one_ahead(jobs: Iterable[Callable[[], Any]]) -> Iterator[Any]:
 
 
 def check_finite(block: NDArray[np.float32], rows: Sequence[int] | NDArray[np.int64]) -> None:
-    """Check vectors float32 [n, d]. Raises ArtifactError with the row of the first vector that has nan or inf."""
+    """Check vectors float32 [n, d]. Raises ArtifactError with the entry in `rows` of the first non-finite vector."""
     if not np.isfinite(block.sum()) and not (finite := np.isfinite(block).all(1)).all():
         row = rows[int(np.flatnonzero(~finite)[0])]
         raise ArtifactError(f"the vector in row {row} is not finite; re-encode the corpus")
@@ -105,13 +105,13 @@ def no_hits(queries: int, k: int) -> Hits:
 
 
 def in_order(rows: NDArray[np.int64], scores: NDArray[np.float32]) -> Hits:
-    """Sort lists [Q, k] by descending score, ties by ascending row, with padding last."""
+    """Return hits [Q, k] sorted by descending score, then ascending row; padding with score -inf comes last."""
     order = np.lexsort((rows, -scores))
     return Hits(np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1))
 
 
 def merged_lists(one: Hits, other: Hits) -> Hits:
-    """Return the best k hits from two disjoint lists per query, [Q, k] each; ties by ascending row."""
+    """Merge two disjoint lists per query, [Q, k] each, into the best k hits; ties are broken by ascending row."""
     k, pads = one.rows.shape[1], np.iinfo(np.int64).max
     rows, scores = np.concatenate([one.rows, other.rows], 1), np.concatenate([one.scores, other.scores], 1)
     hits = in_order(np.where(rows < 0, pads, rows), scores)

@@ -57,7 +57,7 @@ class Training:
                 clustering.max_points_per_centroid = self.sample
 
     def train(self, index: Any, vectors: FlatVectors, progress: Progress) -> None:
-        """Train an index on one thread, because the result would otherwise depend on the number of threads.
+        """Train an index on a sample of `vectors`, on one thread, since the result depends on the number of threads.
 
         Raises:
             UsageError: there are too few vectors.
@@ -80,14 +80,14 @@ class Training:
 
 
 def sample_rows(count: int, size: int, seed: int) -> NDArray[np.int64]:
-    """Draw at most `size` of `count` rows in ascending order, one from each of `size` equal ranges."""
+    """Draw min(`size`, `count`) of `count` rows: int64, ascending, a random one from each of as many equal ranges."""
     size = min(size, count)
     edges = np.arange(size + 1, dtype=np.int64) * count // max(size, 1)
     return generator(seed, "index sample").integers(edges[:-1], edges[1:])
 
 
 def check_parts(name: str, dimension: int, subvectors: int) -> None:
-    """Check that vectors can be split into equal parts. Raises UsageError with a list of the valid numbers of parts."""
+    """Check that `subvectors` divides `dimension`. Raises UsageError, which lists the valid numbers of subvectors."""
     if dimension % subvectors:
         fitting = ", ".join(str(m) for m in range(1, dimension + 1) if dimension % m == 0)
         raise UsageError(
@@ -97,7 +97,7 @@ def check_parts(name: str, dimension: int, subvectors: int) -> None:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Let faiss compute on `count` threads inside the block."""
+    """Let faiss compute on `count` threads inside the block; the previous number is restored afterwards."""
     faiss = load_faiss()
     had = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(count)
@@ -110,7 +110,7 @@ def threads(count: int) -> Iterator[None]:
 def encode_blocks(
     vectors: FlatVectors, encode: Callable[[NDArray[np.float32]], Any], progress: Progress
 ) -> Iterator[Any]:
-    """Yield the result of `encode` for each block of the vectors, float32 [n, d]."""
+    """Yield `encode(block)` for each block, float32 [n, d], of the vectors."""
     with progress.task("compress", len(vectors), "passages") as task:
         for _, block in checks.vector_blocks(vectors, max(1, _BLOCK_BYTES // (4 * vectors.dimension))):
             yield encode(block)
@@ -118,13 +118,13 @@ def encode_blocks(
 
 
 def make_room(index: Any, rows: int) -> None:
-    """Allocate memory for the codes of `rows` vectors at once; growing step by step would double the peak."""
+    """Allocate memory for `rows` vectors at once in an index of flat codes; growing stepwise would double the peak."""
     if isinstance(index, load_faiss().IndexFlatCodes):
         index.codes.resize(rows * index.code_size)
 
 
 def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], rows: int, source: Path, path: Path) -> int:
-    """Fill a trained, empty index with codes from `sa_encode`, uint8 [n, bytes per vector], and `save` the index."""
+    """Fill a trained, empty index with blocks of codes, uint8 [n, bytes per vector]; `save` it and return `rows`."""
     inner = innermost(index)
     make_room(inner, rows)
     for block in codes:
@@ -134,10 +134,10 @@ def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], rows: int, sour
 
 
 def save(index: Any, rows: int, source: Path, path: Path) -> int:
-    """Write a faiss index of `rows` vectors to folder `path` with the docid file of `source`; return `rows`.
+    """Write a faiss index of `rows` vectors to folder `path`, with the docid file from `source`; return `rows`.
 
     Raises:
-        ArtifactError: the installed faiss cannot read the written file.
+        ArtifactError: the installed faiss cannot read the written file, or reads a different number of vectors.
     """
     faiss = load_faiss()
     path.mkdir(parents=True, exist_ok=True)
@@ -150,7 +150,7 @@ def save(index: Any, rows: int, source: Path, path: Path) -> int:
 
 
 def innermost(index: Any) -> Any:
-    """Return the index with the codes, which may be inside a vector transform."""
+    """Return the index that stores the vectors: the one behind a vector transform, or `index` itself."""
     faiss = load_faiss()
     return faiss.downcast_index(index.index) if isinstance(index, faiss.IndexPreTransform) else index
 
@@ -164,7 +164,7 @@ def _read_index(path: Path, flags: int = 0) -> Any:
 
 @dataclass(frozen=True)
 class CompressedSearcher:
-    """An open index folder; `index` is an inner-product `faiss.Index`, and `copy` an optional GPU replacement."""
+    """An open index folder. index: inner-product `faiss.Index`. copy: GPU equivalent to search instead, or None."""
 
     path: Path
     index: Any
@@ -186,10 +186,10 @@ class CompressedSearcher:
         return cls(path, index)
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
-        """Return the k best vectors for queries float32 [Q, d]; ties are broken by ascending row, also at rank k.
+        """Return the k best vectors for queries float32 [Q, d], padded to k; ties are broken by row, also at rank k.
 
         Raises:
-            UsageError: the queries are texts, not finite or of another dimension, or k is below 1.
+            UsageError: the queries are texts, contain non-finite numbers or have another dimension, or k is below 1.
         """
         wanted = checks.check_vectors("compressed", queries)
         checks.check_queries(wanted, self.index.d, k)
@@ -203,7 +203,7 @@ class CompressedSearcher:
         return hits
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the vectors of rows int64 [n]: float32 [n, d], decoded and rotated back.
+        """Decode the vectors at rows int64 [n]: float32 [n, d], with any rotation undone.
 
         Raises:
             UsageError: a row is not in the index.
@@ -234,7 +234,7 @@ class CompressedSearcher:
 
 
 class FaissBackend:
-    """Base class of the backends that write a faiss index. name: index type in messages."""
+    """Base class of the backends that write a faiss index. name: name of the index type in messages."""
 
     extra: ClassVar[str] = "cpu"
     input: ClassVar[str] = "vectors"
@@ -257,14 +257,14 @@ class FaissBackend:
         raise NotImplementedError
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """Return the estimated size of an index of `vectors` vectors in bytes."""
+        """Return the estimated size in bytes of an index of `vectors` vectors; `documents` is not used."""
         each, others = self._bytes(dimension)
         return round(each * vectors) + others
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
         """Compress the vectors in the dense index folder `source` into `path`; return the number of vectors.
 
-        All codes, and one block of vectors at a time, are in memory.
+        Memory holds all codes, and one block of vectors at a time.
 
         Raises:
             MissingDependency: faiss is not installed.
@@ -327,7 +327,7 @@ class Fp16(_Scalar):
 
 @dataclass(frozen=True)
 class Hnsw(FaissBackend):
-    """A hierarchical graph over full vectors: the fastest search on a CPU, held in memory and slow to build.
+    """A hierarchical graph over full vectors: fastest to search on a CPU, but slow to build, and held in memory.
 
     Args:
         m: links per vector on the upper levels, at least 2; the lowest level has twice as many.
@@ -357,7 +357,7 @@ class Hnsw(FaissBackend):
         return 4 * dimension + 8 * self.m + 4 * self.m // (self.m - 1) + _LEVEL_BYTES, 0
 
     def build(self, source: Path, path: Path, progress: Progress) -> int:
-        """Build a graph of the vectors in the dense index folder `source` in `path`; return the number of vectors.
+        """Build a graph in `path` from the vectors in the dense index folder `source`; return the number of vectors.
 
         Raises:
             MissingDependency: faiss is not installed.

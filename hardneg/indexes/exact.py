@@ -36,11 +36,11 @@ class ExactOptions:
     """Options of exact search; they affect speed and memory, and at most the last bits of the scores.
 
     corpus_block, query_block: number of vectors and queries to multiply at a time; the default depends on the device.
-    device: device to compute on; None means all GPUs, or the CPU without GPUs. `cuda` means all GPUs if no other
+    device: device to compute on; None means all GPUs, or the CPU if there are none. `cuda` means all GPUs if no other
         process shares the work, `cuda:1` only that GPU.
     resident: size in bytes of the largest index that stays on the device between searches; a larger index is reread
         for each search, block by block.
-    expected: total number of queries to expect in all searches; each search chooses its method by it.
+    expected: total number of queries expected over all searches, which determines the method of each search.
     """
 
     corpus_block: int | None = None
@@ -62,7 +62,7 @@ class ExactOptions:
         return [torch.device("cuda", number) for number in range(torch.cuda.device_count())]
 
     def float32(self) -> AbstractContextManager[None]:
-        """Compute products in full float32 precision on the first device, inside the block."""
+        """Return a context manager in which the first device computes products in full float32 precision."""
         return float32_products(self.where)
 
     def for_few(self) -> "ExactOptions":
@@ -79,16 +79,16 @@ class ExactSearcher(Searcher, Protocol):
     """An open index that accepts `ExactOptions`."""
 
     def using(self, options: ExactOptions, progress: Progress | None) -> Searcher:
-        """Return the same searcher with the given progress and options, which affect at most the last score bits."""
+        """Return this searcher with the given progress and options; scores change at most in their last bits."""
 
 
 Vectors = NDArray[np.float32] | FlatVectors | Tensor
-"""The searched vectors, in memory, in a folder that is read block by block, or on a device: float32 [N, d]."""
+"""Vectors to search, float32 [N, d]: in memory, in a folder that is read block by block, or on a device."""
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Block sizes and the device of a search. rough: a package's faster kernel. expected: as in `ExactOptions`."""
+    """Block sizes and device of a search. rough: a package's faster kernel, or None. expected: as in `ExactOptions`."""
 
     corpus: int
     queries: int
@@ -144,7 +144,7 @@ def _blocks(options: ExactOptions, rough: Any) -> Blocks:
 
 
 def spans(count: int, block: int, devices: int) -> list[range]:
-    """Divide rows among devices in whole blocks, so that each product is computed exactly as on one device."""
+    """Split `count` rows into at most `devices` ranges of whole blocks, so that products equal those on one device."""
     blocks = -(-count // block)
     edges = [min(blocks * number // devices * block, count) for number in range(devices + 1)]
     return [range(start, stop) for start, stop in pairwise(edges) if start < stop]
@@ -218,7 +218,7 @@ def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks
 
 
 def device_blocks(vectors: Vectors, blocks: Blocks) -> Iterator[tuple[int, Tensor]]:
-    """Yield the first row and the vectors of each block on the device; later blocks may reuse the memory."""
+    """Yield each block's first row and its vectors on the device, float32 [n, d]; later blocks may reuse the memory."""
     if isinstance(vectors, Tensor):
         starts = range(0, len(vectors), blocks.corpus)
         yield from ((start, vectors[start : start + blocks.corpus].to(blocks.device)) for start in starts)
@@ -230,6 +230,7 @@ def device_blocks(vectors: Vectors, blocks: Blocks) -> Iterator[tuple[int, Tenso
 
 
 def to_device(block: NDArray[np.float32], device: torch.device) -> Tensor:
+    """Return an array as a contiguous float32 tensor on a device; on the CPU, it shares memory where possible."""
     copied = np.require(block, np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
     return torch.from_numpy(copied).to(device)
 
@@ -249,7 +250,7 @@ def on_device(vectors: FlatVectors, device: torch.device) -> Tensor:
 def copied_ahead(
     vectors: NDArray[np.float32] | FlatVectors, size: int, device: torch.device
 ) -> Iterator[tuple[int, Tensor]]:
-    """Yield the first row and the vectors, float32 [n, d], of each block on the device; later blocks reuse memory.
+    """Yield each block's first row and up to `size` vectors on the device, float32 [n, d]; later blocks reuse memory.
 
     A thread reads into pinned memory and copies on a separate stream; the device checks that all numbers are finite.
 
@@ -321,7 +322,7 @@ class FlatSearcher:
     progress: Progress | None = None
 
     def using(self, options: ExactOptions, progress: Progress | None) -> "FlatSearcher":
-        """Return the same searcher with the given options and progress."""
+        """Return this searcher with the given options and progress."""
         return replace(self, options=options, progress=progress)
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:

@@ -23,7 +23,7 @@ _Rows = NDArray[np.int64]
 
 
 def corpus_pass(searcher: DenseSearcher, count: int) -> Pass:
-    """Return a pass over the `count` vectors of an index."""
+    """Return a `Pass` over the `count` vectors of an index, in blocks of 4,096."""
     if isinstance(searcher, FlatSearcher):
         return partial(vector_blocks, searcher.flat, _BLOCK)
     starts = range(0, count, _BLOCK)
@@ -33,7 +33,7 @@ def corpus_pass(searcher: DenseSearcher, count: int) -> Pass:
 def pair_scores(
     corpus: Pass, queries: NDArray[np.float32], query: NDArray[np.int64], row: NDArray[np.int64], device: str = "cpu"
 ) -> NDArray[np.float32]:
-    """Return the inner products of T query-document pairs, bit-identical to whole-block products: float32 [T].
+    """Return the inner products of T query-document pairs, bit-identical to products of whole blocks: float32 [T].
 
     queries: float32 [Q, d]. query: int64 [T], positions in `queries`, ascending. row: int64 [T], rows of the corpus.
     """
@@ -96,7 +96,7 @@ def _products(
 
 
 def overlap(static_rows: NDArray[np.int64], top_rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the fraction of each query's fixed negatives, int64 [Q, n], among its top documents, int64 [Q, K].
+    """Return the fraction of each query's fixed negatives, int64 [Q, n], found among its top documents, int64 [Q, K].
 
     Both arrays are padded with -1. The result is float64 [Q] in [0, 1]; nan for a query without fixed negatives.
 

@@ -190,7 +190,7 @@ def open_lucene(path: Path, searcher: str) -> Any:
 
 
 def ranked(lucene: Any, queries: Any, count: int, k: int) -> list[list[dict[str, Any]]]:
-    """Return the best k hits, each with its `docid` and `score`, of each of the `count` queries in a Java list.
+    """Return each query's best k hits, dicts with `docid` and `score`; `queries` is a Java list of length `count`.
 
     Java returns all hits as one JSON string, since a call per hit would be slow.
     """
@@ -210,14 +210,14 @@ def ranked(lucene: Any, queries: Any, count: int, k: int) -> list[list[dict[str,
 
 
 def java_reason(error: Any) -> str:
-    """Return the first line of the message of a `jnius.JavaException`, without the prefix from jnius."""
+    """Return the first line of a `jnius.JavaException`'s message, without the prefix that jnius adds."""
     return str(error).splitlines()[0].removeprefix("JVM exception occurred: ")
 
 
 def fill(
     lists: list[list[dict[str, Any]]], hit_rows: NDArray[np.int64], rows: NDArray[np.int64], scores: NDArray[np.float32]
 ) -> None:
-    """Copy hits into padded `rows` and `scores` [Q, k]. hit_rows: int64, the rows of all hits, in order."""
+    """Copy the hits of Q lists into padded `rows` and `scores` [Q, k]. hit_rows: int64, all rows, list by list."""
     filled = np.arange(rows.shape[1]) < np.array([len(hits) for hits in lists])[:, None]
     rows[filled] = hit_rows
     scores[filled] = [hit["score"] for hits in lists for hit in hits]
@@ -319,7 +319,7 @@ class Bm25:
 
 @dataclass(frozen=True)
 class Bm25Searcher:
-    """An open Lucene index; `lucene` is Anserini's `SimpleSearcher`."""
+    """An open Lucene index. lucene: Anserini's `SimpleSearcher`. rows: as in `Bm25.open`."""
 
     path: Path
     lucene: Any

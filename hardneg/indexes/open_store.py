@@ -16,7 +16,7 @@ from hardneg.runtime import Progress
 
 
 def form_in(folder: Path) -> str | None:
-    """Return the form of a folder's encoded texts: `weights`, `token-vectors` or `vectors`; None if it has none."""
+    """Return the form of a folder's encoded texts: `weights`, `token-vectors` or `vectors`; None if there are none."""
     if (folder / WEIGHTS).exists():
         return "weights"
     if not (folder / "index").exists() and not (folder / SHARDS).exists():
@@ -27,7 +27,7 @@ def form_in(folder: Path) -> str | None:
 def open_store(
     folder: Path, options: exact.ExactOptions | None = None, progress: Progress | None = None
 ) -> StoredSearcher:
-    """Return the exact searcher of a folder of encoded texts.
+    """Open a folder of encoded texts, in any of the forms of `form_in`, for exact search.
 
     Raises:
         ArtifactError: a file is missing or damaged, or the form of the texts is unknown.

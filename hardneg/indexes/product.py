@@ -1,4 +1,4 @@
-"""Inverted lists, sign bits, and product quantisation, which stores the centroid number of each of a vector's M parts.
+"""Inverted lists, sign bits, and product quantisation, which stores a centroid number for each of a vector's M parts.
 
 Sources: H. Jégou, M. Douze, C. Schmid, Product quantization for nearest neighbor search, TPAMI 2011; the rotation:
 T. Ge, K. He, Q. Ke, J. Sun, Optimized product quantization for approximate nearest neighbor search, CVPR 2013.
@@ -31,7 +31,7 @@ _SCORES, _ROWS = 1 << 26, 65_536  # at a time: scores of a query and a vector; v
 class ListedBackend(compressed.FaissBackend):
     """Base class of the backends with product-quantised vectors, inverted lists, or both.
 
-    lists: 0 without inverted lists. subvectors, bits: parts per vector, and bits per part; bits is 0 for full vectors.
+    lists: number of inverted lists, or 0. subvectors: parts per vector. bits: bits per part; 0 for full vectors.
     """
 
     lists: int = 0
@@ -187,7 +187,7 @@ class OpqPq(Pq):
 
 @dataclass
 class CodeLookup:
-    """Product-quantised vectors in torch; a score is the sum of the query parts' inner products with the centroids.
+    """Product-quantised vectors in torch; a score sums the inner products of the query's parts with centroids.
 
     codes: uint8 [M, N]. centroids: float32 [M, C, d / M]. rotation: float32 [d, d], applied to queries; or None.
     """
@@ -252,7 +252,7 @@ class PqSearcher(compressed.CompressedSearcher):
         return np.asarray(flat, np.float32).reshape(quantiser.M, quantiser.ksub, quantiser.dsub)
 
     def rotation(self) -> NDArray[np.float32] | None:
-        """Return the matrix R, float32 [d, d], that rotates a vector x to R x before it is split; None without one."""
+        """Return the matrix R, float32 [d, d], that maps a vector x to R x before x is split; None if there is none."""
         faiss = load_faiss()
         if not isinstance(self.index, faiss.IndexPreTransform):
             return None
@@ -318,7 +318,7 @@ def trained_product(centroids: NDArray[np.float32], rotation: NDArray[np.float32
 
 
 RESCORED, LEAST_RESCORED = 4, 1_000
-"""Number of documents nearest by Hamming distance to rescore: per requested hit, and at least per query."""
+"""Number of documents, nearest by Hamming distance, to rescore: per requested hit, and the minimum per query."""
 _UNPACKED = 4 << 20  # bytes of bits unpacked to float32 at a time, so that they stay in caches
 
 

@@ -31,7 +31,7 @@ class Best:
 
 
 def merged(best: Best | None, scores: Tensor, start: int, k: int) -> Best:
-    """Return the candidates (None at first) merged with a block's scores, float32 [q, b]; `start` is its first row."""
+    """Merge a block's scores, float32 [q, b], into `best`, which is None at first; `start` is the block's first row."""
     if best is None and scores.shape[1] > k:
         bar, best_cells = _largest(scores, k)
         rows = (
@@ -67,7 +67,7 @@ def _at(values: Tensor, indices: Tensor) -> Tensor:
 
 
 def entered(best: Best, query: Tensor, row: Tensor, score: Tensor, k: int, slack: int = 0) -> Best:
-    """Add candidates, sorted by query and row; select the best k once a query has more than k + `slack`."""
+    """Add candidates `query`, `row`, `score` [n], sorted by query, row; prune lists longer than k + `slack` to k."""
     counts = torch.bincount(query, minlength=len(best.scores))
     first = counts.cumsum(0) - counts
     column = torch.arange(len(query), device=query.device) - first[query] + best.scores.shape[1]
@@ -80,7 +80,7 @@ def entered(best: Best, query: Tensor, row: Tensor, score: Tensor, k: int, slack
 
 
 def selected(scores: Tensor, rows: Tensor, k: int) -> Best:
-    """Return the k largest scores of each query, in row order; of scores tied at rank k, the first rows are kept."""
+    """Return each query's k largest of scores [q, m], in row order; among ties at rank k, the lowest rows are kept."""
     if scores.shape[1] <= k:
         return Best(scores.clone(), rows, scores.amin(1, keepdim=True))
     bar, best_cells = _largest(scores, k)
@@ -103,7 +103,7 @@ def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def best_hits(best: Sequence[Best | None], count: int, k: int) -> Hits:
-    """Return the k best hits of each of the `count` queries, which are split into parts; a part is None without rows.
+    """Return the k best hits of `count` queries. best: candidates per part of the queries; None without rows.
 
     Raises:
         ArtifactError: a score is not finite.

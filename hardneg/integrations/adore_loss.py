@@ -56,7 +56,7 @@ class AdoreLoss(nn.Module):
             dataset: a dataset as in the commands' `--dataset`, such as `beir:FOLDER`.
             arguments: the trainer's arguments; the vectors are stored in `adore/` in `output_dir`.
             depth: number of documents to retrieve for each query.
-            loss: name of a loss without a teacher, or a dict with `name` and options; `cut` defaults to `depth`.
+            loss: name of a loss that needs only ranks, or a dict with `name` and options; `cut` defaults to `depth`.
             forced: when to add known positives to the lists: `none_retrieved`, `always` or `never`.
             split: split of the queries to train on.
 
@@ -96,7 +96,7 @@ class AdoreLoss(nn.Module):
 
     @property
     def dataset(self) -> Dataset:
-        """The training data: queries as `anchor`, and as `label` their positions, which the loss needs."""
+        """The training queries in column `anchor`, with their positions, which the loss needs, in column `label`."""
         _, texts, _ = judged_queries(self._collection, self._split)
         return Dataset.from_dict({"anchor": texts, "label": list(range(len(texts)))})
 

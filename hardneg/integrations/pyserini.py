@@ -43,7 +43,7 @@ class QuerySide:
     reason: str = "no model is given; use the model that encoded the index"
 
     def program(self, form: str, scale: float = 1.0) -> Program | None:
-        """Return a program that creates the query encoder, or None if Pyserini has no encoder for the model."""
+        """Return a program that creates the query encoder; None if the model has another form or no Pyserini class."""
         if self.encoder is None or self.encoder.representation.form != form:
             return None
         if form == "vectors":
@@ -124,7 +124,7 @@ def model_location(model: resolved.ResolvedModel) -> ModelReference:
 def openings(
     folder: Path, store: Store, model: ModelSpec | None = None, options: Mapping[str, object] = MappingProxyType({})
 ) -> Iterator[tuple[str, str]]:
-    """Yield the name and the Pyserini program of each index in a run folder, or of one index folder.
+    """Yield (name, Pyserini program) for each index of a run folder, or for a single index folder.
 
     model, options: for a single index folder, the encoding model and the build options.
 
@@ -161,7 +161,7 @@ def query_side(spec: ModelSpec) -> QuerySide:
 
 
 def with_java(text: str) -> str:
-    """Return the program, with a first line that starts Java if Pyserini would start an unsuitable version.
+    """Return the program `text`, preceded by a line that starts Java if Pyserini would start an unsuitable version.
 
     Raises:
         MissingDependency: there is no suitable Java.

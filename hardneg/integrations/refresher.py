@@ -38,7 +38,7 @@ class RefreshRecipe:
 
     dataset: dataset as in a recipe. miner, filters: names and options. depth: number of documents per query to
     retrieve, or to score with a reranker. index: backend with options, built for each refresh; None for exact search.
-    candidates: retriever of a reranker's documents, `bm25` or a model name. run: run file with these documents.
+    candidates: retriever of the documents to rerank, `bm25` or a model. run: run file of these documents instead.
     fill_to: length to fill lists to with random documents. settings: recipe settings as for `--set`.
     """
 
@@ -55,6 +55,7 @@ class RefreshRecipe:
 
     @property
     def reranks(self) -> bool:
+        """Whether the current model is a reranker that scores the documents of `candidates` or `run`."""
         return self.candidates is not None or self.run is not None
 
     def plan(self, model: str, seed: int) -> Plan:
@@ -93,7 +94,7 @@ class RefreshRecipe:
 def mine_with(recipe: RefreshRecipe, plan: Plan, session: Session) -> tuple[Artifact, Sequence[str]] | None:
     """Mine with the model of a plan; return the negatives and the keys of all model-dependent artifacts.
 
-    Every process must call this and encodes or scores a share; the first process gets the result, the others None. The
+    Every process must call this; each encodes or scores a share. The first process gets the result, others None. The
     candidates of a given run are scored by the first process alone, with the launcher's RANK unset meanwhile.
     """
     if recipe.run is None:
@@ -115,7 +116,7 @@ def mine_with(recipe: RefreshRecipe, plan: Plan, session: Session) -> tuple[Arti
 
 
 def saved(model: Any, folder: Path) -> Path:
-    """Save a sentence-transformers model to a folder that all processes can read.
+    """Save a sentence-transformers model to a folder that all processes can read; return the folder.
 
     Raises:
         ArtifactError: the folder cannot be written.
@@ -132,10 +133,10 @@ def saved(model: Any, folder: Path) -> Path:
 
 @dataclass
 class Refresher:
-    """The refreshes of one training run; every process makes the same calls.
+    """Refreshes the negatives of one training run; every process must make the same calls.
 
     recipe: recipe of every refresh. rows: training data. session: store for vectors and lists, device, and seed;
-    refresh n draws with seed + n. every: number of steps between refreshes.
+    refresh n uses seed + n. every: number of steps between refreshes.
     """
 
     recipe: RefreshRecipe
@@ -147,7 +148,7 @@ class Refresher:
         self.refreshes = self.rows.refreshes
 
     def begin(self, step: int) -> None:
-        """Remove the refreshes of an earlier run, or, in a resumed run, the refreshes after the resumed step.
+        """Remove all refreshes of earlier runs if `step` is 0, else the refreshes after `step`, where the run resumes.
 
         Raises:
             TrainingError: the resumed run mined with different settings.
@@ -167,7 +168,7 @@ class Refresher:
     def refresh(self, model: Any, number: int, step: int, oldest: int) -> dict[str, float]:
         """Mine with the current model and publish refresh `number`; return metrics for the log.
 
-        oldest: number of the oldest refresh to keep.
+        step: number of steps trained so far. oldest: number of the oldest refresh to keep.
         """
         began, states = time.monotonic(), (random.getstate(), np.random.get_state())
         devices = list(range(torch.cuda.device_count())) if torch.cuda.is_available() else []
@@ -237,7 +238,7 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
             self._ensure(number, number * schedule.every, step)
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-        """Mine the refresh of this epoch if there is one refresh per epoch."""
+        """Mine the refresh of this epoch if the schedule has one refresh per epoch."""
         schedule, step = self._schedule, state.global_step
         schedule.epoch = self._epochs
         if self._started:
@@ -321,7 +322,7 @@ class RefreshedNegatives:
             dataset: a name such as `beir:FOLDER`, a folder, a `datasets.Dataset` or dicts.
             arguments: the trainer's arguments; refreshes are written to `negatives/` in `output_dir`.
             every: number of steps between refreshes; None refreshes at the start of each epoch.
-            negatives: number of negatives per query at a time; short lists are filled with random documents.
+            negatives: number of negatives per query and refresh; short lists are filled with random documents.
             form: columns of the rows: `n-tuple`, `labeled-pair` or `labeled-list`.
             miner: a miner from `hardneg plugins list miners`, or a dict with its `name` and options.
             filters: filters that drop candidates before the miner selects: names, or dicts with `name` and options.
@@ -350,7 +351,7 @@ class RefreshedNegatives:
 
     @cached_property
     def dataset(self) -> RefreshedRows:
-        """The rows as a `datasets.Dataset`, one per query and positive; the first access reads the collection."""
+        """The training rows (see `RowPlan`) as a `datasets.Dataset`; the first access reads the collection."""
         read = self.recipe.read(self.session)
         collection = StoredCollection.open(read.path)
         plan = plan_rows(collection, self.recipe.split, self._form, self._options["fill_to"])
@@ -376,8 +377,8 @@ class RefreshedNegatives:
         """Add mining to a trainer whose training data is `dataset`.
 
         Raises:
-            UsageError: the trainer trains on other data, evaluates on the same data, or is already attached; or the
-                model cannot be saved completely, or needs other candidates.
+            UsageError: the trainer trains on other data, evaluates on the same data, is already attached, or splits
+                the model over devices; or `candidates` and `run` do not fit the model.
         """
         rows, held, problems = self.dataset, trainer.eval_dataset, list[str]()
         if trainer.train_dataset is not rows:

@@ -1,4 +1,4 @@
-"""Training data for trainers: rows, their columns by form, and the negatives of the refresh that a batch belongs to."""
+"""Training rows for sentence-transformers: the columns of each form, with negatives from the refresh of each batch."""
 
 import os
 import time
@@ -50,14 +50,14 @@ class RowPlan:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns, in the order that trainers expect."""
+        """The names of the columns, in the order that trainers expect."""
         numbered = [f"negative_{number + 1}" for number in range(self.negatives)]
         others = {"labeled-pair": ["passage", "label"], "labeled-list": ["positive", "labels"]}
         negatives = numbered if self.negatives > 1 else ["negative"]
         return ("anchor", *others.get(self.form, ["positive", *negatives]))
 
     def wanted(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the number of negatives of each row, int64 [B]."""
+        """Return the number of negatives in each row: int64 [B]. rows: int64 [B], positions in the plan."""
         if self.form == "labeled-pair":
             return (self.number[rows] >= 0).astype(np.int64)
         return np.full(len(rows), self.negatives)
@@ -65,7 +65,7 @@ class RowPlan:
     def columns_of(
         self, rows: NDArray[np.int64], negatives: Sequence[Sequence[str]], positive: Mapping[int, str]
     ) -> dict[str, list[Any]]:
-        """Return the columns for rows int64 [B].
+        """Return the columns by name for rows int64 [B]; a missing positive is an empty string.
 
         negatives: texts for each row, as many as `wanted` returns. positive: texts by corpus row.
         """
@@ -83,7 +83,7 @@ class RowPlan:
 
 
 def plan_rows(collection: StoredCollection, split: str, form: str, negatives: int) -> RowPlan:
-    """Return the rows of a split; queries without a positive have no rows.
+    """Return the rows of a split, with `negatives` per query; queries without a positive have no rows.
 
     Raises:
         UsageError: the form is unknown.
@@ -107,7 +107,7 @@ def plan_rows(collection: StoredCollection, split: str, form: str, negatives: in
 
 
 def judged_queries(collection: StoredCollection, split: str) -> tuple[list[str], list[str], dict[str, list[str]]]:
-    """Return ids and texts of queries with positives, and positives by query. Raises DataError if there are none."""
+    """Return ids and texts of a split's queries with positives, and positives by query id. Raises DataError if none."""
     queries, known = collection.queries(split), positives(collection.all_qrels())
     rows = [row for row, query_id in enumerate(queries.query_ids) if query_id in known]
     if not rows:
@@ -117,7 +117,7 @@ def judged_queries(collection: StoredCollection, split: str) -> tuple[list[str],
 
 LISTS = "lists.npy"
 SPARE = 16
-"""The number of spare negatives per query, to replace negatives that are already in the batch."""
+"""Number of spare negatives per query, to replace negatives that are already in the batch."""
 
 
 def table_of(mined: NegativesFile, query_ids: Sequence[str], corpus: Corpus, count: int) -> NDArray[np.int64]:
@@ -152,13 +152,12 @@ def first_ones(
     contents: NDArray[np.uint64],
     taken: NDArray[np.uint64] | None,
 ) -> list[list[int]]:
-    """Return each batch row's negatives: the first in the query's list whose texts are not yet in the batch.
+    """Return each batch row's negatives: the first in the query's list with texts that are not yet in the batch.
 
-    If no other texts are left, negatives repeat.
-
-    table: int64 [B, W], the lists, padded with -1. positions: int32 [B], the list position of a row's only negative; -1
-    for the first negatives. wanted: int64 [B], the number of negatives. contents: uint64 [B, W], hashes of the texts in
-    the table. taken: uint64 [k], hashes of the batch's positives; None if a text may occur twice.
+    Negatives repeat if no other texts are left. table: int64 [B, W], the lists, padded with -1. positions: int32 [B],
+    the list position of a row's only negative; -1 for the first negatives. wanted: int64 [B], negatives per row.
+    contents: uint64 [B, W], hashes of the texts in `table`. taken: uint64 [k], hashes of the batch's positives; None if
+    a text may occur twice.
     """
     seen, rows = set(() if taken is None else taken.tolist()), list[list[int]]()
     for listed, texts, position, count in zip(table.tolist(), contents.tolist(), positions, wanted, strict=True):
@@ -204,7 +203,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
         return dataset
 
     def write_lists(self, mined: NegativesFile, folder: Path) -> None:
-        """Write the mined negatives of each query to the folder of a refresh.
+        """Write the mined negatives of each query, as corpus rows, to the folder of a refresh.
 
         Raises:
             TrainingError: a query has no negative.

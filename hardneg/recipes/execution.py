@@ -29,7 +29,7 @@ _PATIENCE = 90.0  # seconds until another process's artifact must be visible
 class Options:
     """The options of a run: the steps to run or rerun, the device, and the engine.
 
-    until: the last step to run. force: steps to rerun, along with steps that depend on them. device: `cpu`, `cuda`, ...
+    until: last step to run; None for all. force: steps to rerun, with their dependents. device: `cpu`, `cuda`, ...
     """
 
     until: str | None = None

@@ -132,7 +132,7 @@ def _is_lock(tree: Mapping[str, Any]) -> bool:
 
 
 def locked_keys(path: Path) -> dict[str, str]:
-    """Return the keys of the steps in a run's lock file, with `start` for its model; empty for other recipe files."""
+    """Return the keys in a lock file by step name, with the model's key as `start`; empty for other recipe files."""
     lock = parsed(path.read_text(encoding="utf-8"))
     keys = {START: lock["start_model"], **lock["keys"]} if _is_lock(lock) else {}
     return {name: key for name, key in keys.items() if re.fullmatch("[0-9a-f]{32}", str(key))}
@@ -182,7 +182,7 @@ def parsed(text: str) -> Any:
 
 
 def check_values(value: Any, known: dict[int, int] | None = None, level: int = 0) -> int:
-    """Count the values in a tree, with aliases expanded. Raises ValueError if a recipe cannot contain one of them."""
+    """Count a tree's values, aliases expanded. Raises ValueError for invalid, too many or too deeply nested values."""
     known = {} if known is None else known
     if id(value) in known:
         return known[id(value)]
@@ -278,7 +278,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
     """Merge `changes` into `base`, mapping by mapping.
 
     A plugin with a different name, or a stage with a different verb, inherits no options, except that a dataset keeps
-    `withheld`. A training length in epochs or steps replaces an inherited one.
+    `withheld`. A training length in epochs or steps replaces an inherited length.
     """
     merged = {key: value for key, value in base.items() if key not in replaced(changes)}
     for key, value in changes.items():
@@ -293,7 +293,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 
 
 def replaced(changes: Mapping[str, Any]) -> set[str]:
-    """The inherited keys to drop because `changes` has mutually exclusive ones: `epochs`, say, drops `max_steps`."""
+    """The inherited keys that the keys of `changes` exclude; for example, `epochs` excludes `max_steps`."""
     written = {key for key, value in changes.items() if isinstance(value, int | float | str)}
     return set().union(*(_REPLACES[key] for key in written & _REPLACES.keys())) - changes.keys()
 

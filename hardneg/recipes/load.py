@@ -319,7 +319,7 @@ def seed_problems(stages: Mapping[str, StageSpec], tree: Mapping[str, Any], seed
 
 
 def over_seeds(recipe: Recipe, seeds: _Seeds) -> Recipe:
-    """The recipe with one copy per seed of each seed-dependent stage; the outputs come from the first seed.
+    """The recipe with each seed-dependent stage copied once per seed; the outputs come from the first seed.
 
     A copy has the key that the stage would have with that seed. Raises RecipeError if a field cannot refer to copies.
     """

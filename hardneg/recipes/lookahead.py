@@ -24,7 +24,7 @@ from hardneg.store import Artifact, Store, digest
 class Estimate:
     """The estimated size of a step.
 
-    cached: whether it is in the store. items: number of items, in `unit`. disk: bytes. like: a similar step's artifact.
+    cached: whether its artifact is in the store. items: number, in `unit`. disk: bytes. like: similar step's artifact.
     """
 
     step: Step
@@ -42,7 +42,7 @@ class Estimate:
 
 
 def estimate(plan: Plan, store: Store, until: str | None = None, documents: int | None = None) -> list[Estimate]:
-    """Estimate the steps, in the order in which they run.
+    """Estimate the size of each step, in the order in which the steps run. until: the last step; None for all.
 
     documents: the number of documents to assume; artifacts in the store are then ignored.
     """
@@ -112,7 +112,7 @@ def _counts(collection: Artifact) -> tuple[int, dict[str, int]]:
 
 
 def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, contract.Shape]) -> Sizes:
-    """The sizes for one step, with its model and its network, or an input's network if it has none of its own."""
+    """Return `sizes` with the model of one step, and from `shapes` the network of the step or else of an input."""
     began = step.spec.began_with(plan.recipe.view(step.name))
     if began is not plan.recipe.model:
         model = plan.recipe.models.of(began)
@@ -122,7 +122,7 @@ def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, contra
 
 
 def networks(plan: Plan) -> Iterator[tuple[str, ModelSpec]]:
-    """Yield step name and network for each step with its own network, such as a reader or reranker."""
+    """Yield the name and the network of each step that has its own network, such as a reader or reranker."""
     for name, step in plan.steps.items():
         if (network := step.spec.network(plan.recipe.view(name))) is not None:
             yield name, network
@@ -139,7 +139,7 @@ def _usual(model: resolved.ResolvedModel) -> FullSpec:
 
 
 def no_room(rows: Sequence[Estimate], free: float | None) -> Iterator[str]:
-    """Yield a warning if the steps to run need more bytes than the store's file system has free."""
+    """Yield a warning if the steps to run need more disk than `free`, in bytes; no warning if `free` is None."""
     disk = sum(row.disk for row in rows if not row.cached)
     if free is not None and disk > free:
         more = "choose a store with more space, or use pq, opq-pq or ivfpq indexes"
@@ -169,7 +169,7 @@ class Need:
 
 
 def needs(plan: Plan) -> Iterator[Need]:
-    """Find the needs of all steps, without duplicates; only listings and headers are read from the hub."""
+    """Yield what the steps need, without duplicates; only listings and headers are read from the hub."""
     yield from packages(plan)
     if "lucene" in extras(plan.steps.values(), plan) and not absent("lucene"):
         yield _looked_up(
@@ -190,7 +190,7 @@ def needs(plan: Plan) -> Iterator[Need]:
 
 
 def packages(plan: Plan) -> Iterator[Need]:
-    """The optional dependencies of the steps; nothing is imported or looked up online."""
+    """Yield the optional dependencies of the steps; nothing is imported or looked up online."""
     for extra in extras(plan.steps.values(), plan):
         reason = absent(extra)
         yield Need(
@@ -235,7 +235,7 @@ _MODULES = {"analysis": ("sklearn",), "cpu": ("faiss",), "hub": ("datasets",), "
 
 
 def extras(steps: Iterable[Step], plan: Plan) -> list[str]:
-    """The sorted hardneg extras that the given steps need for their own plugins and for those of their inputs."""
+    """The sorted hardneg extras that the given steps need for their own plugins and their inputs' plugins."""
     named: set[str] = set()
     for step in steps:
         read = [plan.steps[name] for name in step.inputs.values() if name in plan.steps]

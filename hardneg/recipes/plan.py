@@ -58,7 +58,7 @@ class Plan:
 
     @property
     def keys(self) -> dict[str, str]:
-        """The key of each step."""
+        """The key of each step, by step name."""
         return {name: step.key for name, step in self.steps.items()}
 
     def named(self, name: str) -> list[str]:
@@ -71,7 +71,7 @@ class Plan:
         return [name]
 
     def until(self, name: str | None) -> list[Step]:
-        """The step `name` and all steps that it depends on; all for None. Raises UsageError for an unknown name."""
+        """The step `name` and all steps that it depends on, or all for None. Raises UsageError for an unknown name."""
         if name is None:
             return list(self.steps.values())
         needed = set().union(*(_ancestors(self.steps, each) for each in self.named(name)))
@@ -112,7 +112,7 @@ def _model_digest(recipe: Recipe) -> str:
 
 
 def inputs_of(recipe: Recipe) -> list[Path]:
-    """The files and folders that a recipe may read: recipe files, datasets and models; some names are not paths."""
+    """The files and folders that a recipe may read: recipe, datasets and models, including names that are not paths."""
     inputs = [str(recipe.source), recipe.model.name]
     for plugin in recipe.plugins.values():
         values = {field.name: getattr(plugin, field.name) for field in fields(plugin)}

@@ -44,7 +44,7 @@ def _stored(lock: Mapping[str, Any], store: Store) -> dict[str, Artifact]:
 
 
 def next_steps(recipe: Recipe, folder: Path, diagnosed: bool = False) -> list[tuple[str, str]]:
-    """Return next steps after the evaluation in a run folder, as sentences and commands; none without metrics.
+    """Return next steps after the evaluation in a run folder: pairs of sentence and command; none without metrics.
 
     diagnosed: whether to omit the advice to run `hardneg diagnose`.
     """
@@ -80,7 +80,7 @@ def read_lock(folder: Path) -> dict[str, Any]:
 
 
 def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Path) -> list[Path]:
-    """Write models, `checkpoints/`, `index/`, `runs/`, `answers/`, `analyses/`, metrics, report and lock file.
+    """Write models, `checkpoints/`, `index/`, `runs/`, `answers/`, `analyses/`, metrics, report and lock file to `out`.
 
     Concurrent runs take turns. Returns the paths written, the lock file last. Raises ArtifactError if writing fails.
     """
@@ -244,7 +244,7 @@ class OpenedIndex:
         return cls(searcher, names, None if index.model is None else load_encoder(index.model, device, "fp32"))
 
     def search(self, texts: Sequence[str], depth: int) -> Hits:
-        """Return the best `depth` documents for each query text; hits are positions in `names`."""
+        """Return the best `depth` documents for Q query texts: hits [Q, depth], with positions in `names` as rows."""
         wanted: Sequence[str] | Encoded = texts
         if self.encoder is not None:
             wanted = self.encoder.encode(texts, "query", EncodeOptions(precision="fp32"))

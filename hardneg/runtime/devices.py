@@ -77,7 +77,7 @@ def check_device(device: str, field: str = "device") -> None:
 
 
 def known_devices() -> list[str]:
-    """Return the names of all devices: `cpu`, the type of accelerator that torch reports, and each of its devices."""
+    """Return all device names: `cpu` and, if torch has an accelerator, its type and each device, such as `cuda:0`."""
     import torch
 
     if not torch.accelerator.is_available():
@@ -88,10 +88,10 @@ def known_devices() -> list[str]:
 
 @contextmanager
 def float32_products(device: "torch.device", tf32: bool = False) -> Iterator[None]:
-    """Set the precision of float32 matrix products on a GPU inside the block; other devices always use float32.
+    """Compute a GPU's float32 matrix products in full precision, or in TF32 if `tf32` is set, inside the block.
 
-    TF32 keeps 10 of the 23 mantissa bits and is several times faster. Afterwards, torch's global
-    setting is restored, and from torch 2.9 on also each backend's own setting or inheritance of it. If a backend
+    Other devices use float32. TF32 keeps 10 of the 23 mantissa bits and is several times faster. Afterwards, torch's
+    global setting is restored, and from torch 2.9 on also each backend's setting or inheritance of it. If a backend
     contradicts the global setting, as after `TrainingArguments(tf32=True)`, full precision is restored globally.
 
     Raises UsageError if TF32 is requested on a device other than a CUDA GPU.

@@ -32,7 +32,7 @@ _settling: "list[Settle]" = []
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The rank of this process and the number of processes, in total and on this machine.
+    """The rank of this process and the number of processes, both overall and on this machine.
 
     The process of rank 0 writes files and messages for all.
     """
@@ -75,7 +75,7 @@ def check_settings() -> None:
 
 
 def gpu_of(here: World) -> int | None:
-    """Return the number of this process's GPU: its local rank, or the only visible GPU; None if GPUs are too few."""
+    """Return the number of this process's GPU: its local rank, or the only visible GPU; None with too few GPUs."""
     import torch
 
     count = torch.cuda.device_count()
@@ -86,9 +86,9 @@ def gpu_of(here: World) -> int | None:
 
 
 def join(on_cpu: bool) -> World:
-    """Join the other processes, with NCCL for GPU tensors and gloo for CPU tensors; return this process's `World`.
+    """Join the other processes, with gloo and, unless `on_cpu`, NCCL for GPU tensors; return this process's `World`.
 
-    Raises UsageError if a process is missing.
+    Raises UsageError if a process does not connect within ten minutes.
     """
     here = world()
     if here.size > 1:
@@ -192,7 +192,7 @@ def speaks() -> bool:
 
 
 def watch_others(lost: Callable[[int], None], ending: Event) -> None:
-    """Watch, in a thread, for a process that dies, and call `lost` with its rank; stop when `ending` is set.
+    """Watch for a process that dies, and call `lost` with its rank; stop when `ending` is set. Run this in a thread.
 
     Each process counts its rounds in the common store; the first watches all others, and the others watch the first.
     """
@@ -221,7 +221,7 @@ def gather(part: "Tensor", total: int) -> "Tensor":
     The gradient of a part is the sum of its gradients in all processes: if each process computes the same loss from the
     whole, the weights' gradients, averaged over processes, equal the gradients of a single process.
 
-    part: [n, d], or [n, T, d] where T may differ between processes; this process's share of `total` rows;
+    part: this process's share of `total` rows, [n, d], or [n, T, d] where T may differ between processes;
     rows beyond the share are dropped. Returns [total, d], or [total, T, d] with the largest T, padded with zeros.
     """
     if (here := world()).size == 1:

@@ -53,7 +53,7 @@ class Silent:
 class Lines:
     """A progress reporter that writes at most one line every ten seconds: units done, rate, time left.
 
-    note: writes a line. clock: returns seconds. reported: the time of the last line, initially of the first task.
+    note: writes a line. clock: returns seconds. reported: time of the last line, or else of the first task's start.
     """
 
     note: Callable[[str], None]
@@ -62,7 +62,7 @@ class Lines:
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Task]:
-        """Report a task in lines while it runs, with the rate since the first units."""
+        """Yield a task that reports in lines; its rate excludes the time before the first finished units."""
         self.reported = self.clock() if self.reported is None else self.reported
         yield _LinesTask(self, title, total, unit, done, done)
 

@@ -24,11 +24,11 @@ from hardneg.store.content import digest, disk_errors, file_digest, flush, remov
 FORMAT = 1
 MANIFEST = "manifest.json"
 SCRATCH = "checkpoints"
-"""The folder of a workspace that a stopped stage resumes from; removed when the artifact is finished."""
+"""Folder in a workspace with the files that a stopped stage resumes from; removed when the artifact is finished."""
 CHOICES = "choices.json"
-"""The file in that folder with the choices that a resumed stage repeats."""
+"""File in the folder `SCRATCH` with the choices that a resumed stage repeats."""
 KEPT = "kept"
-"""The folder in an artifact with the models saved during training, each named `step-N`."""
+"""Folder in an artifact with the models saved during training, each named `step-N`."""
 EARLIER = "earlier seconds"
 """Name of the fact with the seconds that earlier, stopped runs of a stage took; the fact `seconds` includes them."""
 _FOLDER = re.compile(r"[0-9a-f]{32}(\.partial|(\.[0-9a-f]{12})?\.discarded)?")
@@ -39,8 +39,8 @@ class Artifact:
     """A finished artifact.
 
     key: the artifact's identity. artifact_type: `index`, `run`, ... facts: counts and measures reported by the stage.
-    origin: the identity whose digest is the key, and the stage's name. files: the digest of each file by path; empty if
-    an earlier hardneg recorded none.
+    origin: the identity whose digest is the key, and the stage's name. files: the digest of each file by path; empty
+    strings if an earlier version of hardneg wrote the artifact.
     """
 
     key: str
@@ -58,11 +58,11 @@ class Store:
     root: Path
 
     def find(self, key: str) -> Artifact | None:
-        """Return the finished artifact of `key`, or None, after checking that its files exist with the recorded sizes.
+        """Return the finished artifact of `key`, after checking its files' existence and sizes; None if it is missing.
 
         Raises:
             ArtifactError: the artifact is damaged.
-            NotOurs: a newer hardneg wrote the artifact, or another user wrote it and it may not be read.
+            NotOurs: a newer version of hardneg wrote the artifact, or it is another user's and not readable.
         """
         folder = self.root / key
         path = folder / MANIFEST
@@ -122,7 +122,7 @@ class Store:
     ) -> Iterator[bool]:
         """Hold the lock of `key`, exclusive or shared; yield whether this process holds it.
 
-        waiting: called once before waiting for another process. patient: whether to wait; if not, yields False.
+        waiting: called once before waiting for another process. patient: whether to wait rather than yield False.
         """
         operation, locks = fcntl.LOCK_SH if shared else fcntl.LOCK_EX, self.root / "locks"
         with disk_errors(self.root):
@@ -184,7 +184,7 @@ class Store:
             flush(self.root)
 
     def artifacts(self) -> list[Artifact | ArtifactError]:
-        """Return all finished artifacts, or the error for an unreadable one. Raises ArtifactError as `folders` does."""
+        """Return each finished artifact, or the error if it is unreadable. Raises ArtifactError as `folders` does."""
         finished: list[Artifact | ArtifactError | None] = []
         for path in self.folders():
             if not path.suffix and (path / MANIFEST).exists():
@@ -238,10 +238,10 @@ def may_write(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of checking one artifact: the key, the stage that made it, and the problem, one line or empty.
+    """The result of checking one artifact: key, stage that made it, size in bytes, and problem, one line or empty.
 
-    size_only: only sizes were compared, because an earlier hardneg wrote no digests. newer: nothing was checked,
-    because a newer hardneg wrote the artifact.
+    size_only: only sizes were compared, because an earlier version wrote no digests. newer: nothing was checked,
+    because a newer version of hardneg wrote the artifact.
     """
 
     key: str
@@ -267,7 +267,7 @@ def damage(folder: Path) -> str:
 
 
 def verified(store: Store, key: str) -> Checked:
-    """Check one artifact by reading every byte. Raises ClosedArtifact if another user made it unreadable."""
+    """Check one artifact by reading every byte. Raises ClosedArtifact if another user made it and it is unreadable."""
     try:
         artifact = store.find(key)
     except NewerArtifact:

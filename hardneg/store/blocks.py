@@ -1,4 +1,4 @@
-"""A store of finished blocks, one file per block; a file gets its name when complete, so each is a finished block."""
+"""A store of finished blocks, one file per block; a file appears under its name only when it is complete."""
 
 import json
 import zipfile
@@ -34,7 +34,7 @@ class BlockStore:
         self.folder = folder
 
     def begin(self, sizes: Sequence[int]) -> None:
-        """Record the number and maximum size of the blocks, or compare both with the record of a stopped run.
+        """Record the number of blocks and the maximum of their `sizes`, or compare both with a stopped run's record.
 
         Raises:
             ArtifactError: the stopped run had another number or size of blocks.
@@ -64,7 +64,7 @@ class BlockStore:
             np.savez(file, allow_pickle=False, **arrays)
 
     def read(self, number: int, *names: str) -> dict[str, NDArray[Any]]:
-        """Return the named parts of a finished block, or all parts; bytes are returned as uint8 arrays.
+        """Return parts of a finished block by name, without `names` all of them; bytes are returned as uint8 arrays.
 
         Raises:
             ArtifactError: the block is missing or damaged; a damaged block is removed.
@@ -81,7 +81,7 @@ class BlockStore:
             raise ArtifactError(f"{path}: damaged ({error}) and removed; run the step again") from None
 
     def texts(self, name: str, count: int) -> Iterator[bytes]:
-        """Yield the part `name` of each of the first `count` blocks that has it. Raises the same errors as `read`."""
+        """Yield the bytes of part `name` from the first `count` blocks, where present. Raises errors as `read` does."""
         for number in range(count):
             for part in self.read(number, name).values():
                 yield part.tobytes()

@@ -41,8 +41,8 @@ def remove_asides(folder: Path) -> None:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a new file that replaces `path`, complete and flushed to disk, at the end of the block.
 
-    If the block fails, `path` is unchanged. A name that ends in `.gz` is written as gzip, with equal bytes for equal
-    content. Several threads and processes may replace one file; the last version stays.
+    If the block fails, `path` is unchanged. If the name ends in `.gz`, the content is compressed, to equal bytes for
+    equal content. Several threads and processes may replace one file; the last version stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = aside(path)
@@ -165,7 +165,7 @@ def flush(path: Path) -> None:
 
 @contextmanager
 def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
-    """Turn disk errors in the block into one-line messages; `option` is the argument that selects another folder.
+    """Turn disk errors into one-line messages. where: path if an error has none. option: argument for another folder.
 
     Raises:
         ArtifactError: the disk is full, read-only, or not writable by this user.
@@ -193,7 +193,7 @@ def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
 class Content:
     """Content outside the store, identified by its digest.
 
-    find: recomputes the digest. files: the digested files, each with its state before it was read.
+    find: recomputes the digest. files: state of each digested file before it was read, by path.
     """
 
     find: Callable[[], str]
@@ -202,7 +202,7 @@ class Content:
 
     @classmethod
     def of(cls, find: Callable[[], str]) -> "Content":
-        """Return the content that `find` digests, with the files that it read."""
+        """Return the content that `find` digests, with the files that `find` reads."""
         files = dict[Path, tuple[int, ...]]()
         token = _read_files.set(files)
         try:
@@ -224,7 +224,7 @@ class Content:
 
 
 def note_read(path: Path) -> tuple[int, ...]:
-    """Return size, times and inode of a file or folder, empty if missing; record that the current digest covers it."""
+    """Return size, times and inode of a file or folder, empty if missing; record them for the current `Content.of`."""
     state: tuple[int, ...] = ()
     with suppress(OSError):
         status = path.stat()
@@ -252,7 +252,7 @@ def file_digest(path: Path) -> str:
 
 
 def tree_digest(root: Path, names: Iterable[str] | None = None) -> str:
-    """Return the digest of the paths and bytes of the files below `root`, or only of the relative `names`."""
+    """Return a digest of paths and bytes: of all files below `root`, or only of those with the relative `names`."""
     paths = sorted(root.joinpath(name) for name in names) if names is not None else sorted(root.rglob("*"))
     for folder in {root, *(each for path in paths for each in path.parents if root in each.parents)}:
         note_read(folder)
@@ -301,12 +301,12 @@ def options_in_key(options: Any, without: Collection[str] = ()) -> dict[str, Any
 
 
 def plugin_identity(name: str, plugin: Any, without: Collection[str] = ()) -> dict[str, Any]:
-    """Return a configured plugin's part of a key: the name, the version, and the options that count."""
+    """Return a configured plugin's part of a key: name, version, and the options that count, except `without`."""
     return {"name": name, "version": type(plugin).version, "options": options_in_key(plugin, without)}
 
 
 def legacy_key_names(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return training options with the names and values used in keys, which are older for some options."""
+    """Return training options with the names and values used in keys, some of which are from older versions."""
     renamed = {}
     for name, value in options.items():
         word, values = _LEGACY.get(name, (name, {}))
@@ -322,9 +322,9 @@ _listening: list[tuple[dict[str, str], Path | None]] = []
 
 
 def choose(subject: str, best: str, *others: str) -> str:
-    """Return the recorded choice for a subject if it is one of the given ones, else `best`; the first process decides.
+    """Return the recorded choice for a subject if it is one of `others`, else `best`; the first process decides.
 
-    Use this for algorithms that round differently: a resumed step keeps the recorded one, even on another machine.
+    Use this for algorithms that round differently: a resumed step keeps the recorded choice, even on another machine.
     """
     chosen = _chosen.get(subject, "")
     if chosen not in (best, *others):

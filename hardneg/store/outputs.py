@@ -59,7 +59,7 @@ def reserve(store: Store, command: str, owner: Path, keys: Sequence[str]) -> Ite
 
 @contextlib.contextmanager
 def publish(store: Store, command: str, owner: Path, keys: Sequence[str], tops: Sequence[Path]) -> Iterator[None]:
-    """Record that `owner` is being written, and at the end record the files and folders at `tops`.
+    """Record that output `owner` is being written, and at the end record the files and folders at `tops`.
 
     `gc` keeps `keys` as long as `owner` exists. Files that an earlier run of the command wrote elsewhere in `owner`
     stay recorded until they change. If the block fails before it has changed anything, the earlier record is restored.
@@ -94,7 +94,7 @@ def publish(store: Store, command: str, owner: Path, keys: Sequence[str], tops: 
 
 
 def files_of(owner: Path, tops: Sequence[Path]) -> dict[str, list[int]]:
-    """Return the existing files at and below `tops` as `Files`."""
+    """Return the existing files at and below `tops` as `Files`, with paths relative to `owner`."""
     states = {}
     for top in filter(os.path.lexists, tops):
         for path in sorted(top.rglob("*")) if top.is_dir() and not top.is_symlink() else [top]:
@@ -111,7 +111,7 @@ def _same(state: Sequence[int] | None, noted: Sequence[int] | None) -> bool:
 
 
 def unfinished(store: Store) -> list[Unfinished]:
-    """Return the unfinished runs, the earliest first."""
+    """Return the unfinished runs that have a record in the store, earliest first."""
     runs = []
     for path in store.root.glob("roots/*-*.json"):
         if entry := _read(path):
@@ -121,7 +121,7 @@ def unfinished(store: Store) -> list[Unfinished]:
 
 
 def owners(store: Store, key: str) -> list[Path]:
-    """Return the outputs, finished or not, that use a key."""
+    """Return the sorted paths of the outputs, finished or not, that use the artifact of `key`."""
     entries = map(_read, store.root.glob("roots/*.json"))
     return sorted({Path(entry["owner"]) for entry in entries if entry and key in entry["keys"]})
 
@@ -139,7 +139,7 @@ def garbage(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
 def collect(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
     """Remove garbage, and records of outputs that no longer exist; return the removed folders and their sizes in bytes.
 
-    Runs may start meanwhile: each folder is renamed while its lock is held and no run has recorded its key.
+    Runs may start meanwhile: a folder is renamed under its lock if no run uses its key. forget: as in `garbage`.
 
     Raises:
         ArtifactError: a folder cannot be removed.
@@ -236,7 +236,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Words:
-    """The words used in messages for the output argument, the overwrite argument, and the writer."""
+    """Words in messages for the output and overwrite arguments, and for the writer, with `{}` for the command."""
 
     output: str = "path"
     overwrite: str = "overwrite=True"

@@ -169,7 +169,7 @@ def parse_dimensions(value: Any) -> Any:
 
 
 def known_metric(name: str, answers: bool = False) -> str:
-    """Return the name of a metric, including `answer@k` if `answers` is true. Raises ValueError for unknown names."""
+    """Return a metric's name unchanged; with `answers`, `answer@k` is known. Raises ValueError for unknown names."""
     from hardneg.evaluation import metrics
 
     try:

@@ -242,11 +242,11 @@ class AnswerFinder(Protocol):
     """A finder of the queries' short answers in documents, matched as words or as regular expressions."""
 
     def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> "NDArray[np.bool_]":
-        """Return whether each listed document has an answer to its query: bool [Q, length of the longest list]."""
+        """Return whether each document has an answer to its query: bool [Q, k], False beyond the end of a list."""
 
 
 class NegativeFilter(Protocol):
-    """A filter, which drops candidates that are not true negatives before mining (`hardneg.filters`).
+    """A filter, which runs before mining and drops candidates that are not true negatives (`hardneg.filters`).
 
     A filter that requires answers declares `needs: ClassVar[tuple[str, ...]] = ("answers",)`; a filter that compares
     candidates with the scores of positives sets `compares`, like a miner.

@@ -80,7 +80,7 @@ def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str], relevance_level: in
     in the other, binary, measures (trec_eval -l).
 
     Raises:
-        UsageError: A metric is unknown, the qrels are empty, or the level is below 1.
+        UsageError: a metric is unknown, the qrels are empty, or the level is below 1.
 
     Source: Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques", TOIS 2002 (nDCG).
     """
@@ -233,9 +233,9 @@ def by_system(
 def run_notes(
     label: str, run: Run, query_ids: Qrels | Collection[str], metrics: Sequence[str], documents: int | None = None
 ) -> list[str]:
-    """Return notes on missing and unjudged queries of a run, and on cutoffs beyond its longest list; prefix: `label`.
+    """Return notes, prefixed by `label`, on a run's missing and unjudged queries and cutoffs beyond its longest list.
 
-    query_ids: judged queries, or qrels, to check documents too. documents: the size of the corpus; None if unknown.
+    query_ids: the judged queries, or the qrels to check documents too. documents: size of the corpus; None if unknown.
     """
     shared, notes = sum(query_id in query_ids for query_id in run), list[str]()
     if not shared:

@@ -231,7 +231,7 @@ def compare(
     correction is over all returned comparisons. options, design: defaults if None.
 
     Raises:
-        UsageError: A baseline is not among the systems, the systems were not scored on the same queries, or a query has
+        UsageError: a baseline is not among the systems, the systems were not scored on the same queries, or a query has
             no group.
     """
     unknown = [name for name in baselines if name not in scores]
@@ -271,7 +271,7 @@ def compare_all(
     options: Randomisation | None = None,
     design: Design | None = None,
 ) -> list[Comparison]:
-    """Return the comparisons of `compare` for each metric, a separate family; results: scores by system and metric."""
+    """Return the comparisons by each metric, a separate family; results: scores by system, metric and query."""
     comparisons: list[Comparison] = []
     for metric in dict.fromkeys(name for scores in results.values() for name in scores):
         by_system = {system: scores[metric] for system, scores in results.items() if metric in scores}
@@ -303,9 +303,9 @@ def compare_over_seeds(
 ) -> list[TwoLevel]:
     """Compare, by each metric, every pair of system and baseline in which at least one has several seeds.
 
-    results: scores by system, metric and query, averaged over seeds if there are several; by_seed: the scores of each
-    seed. shared: pairs of systems that share seeds. All systems were scored on the same queries. Holm's correction is
-    over the comparisons by a metric.
+    results: scores by system, metric and query, averaged over seeds if there are several. by_seed: scores by system,
+    seed, metric and query. shared: pairs of systems that share seeds. All systems were scored on the same queries.
+    Holm's correction is over the comparisons by a metric.
     """
     options, design = options or intervals.Resampling(), design or Design()
     together, comparisons = {frozenset(pair) for pair in shared}, list[TwoLevel]()

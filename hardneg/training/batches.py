@@ -54,20 +54,20 @@ class BatchColumns:
         return arrays.known_to(self.contents, self.known, self.owner, self.queries)
 
     def related_queries(self) -> NDArray[np.bool_]:
-        """Return a mask, bool [B, B]: a query and itself, and pairs in which one's positive is known to the other."""
+        """Return a mask, bool [B, B]: each query itself, and pairs where the positive of one is known to the other."""
         knows = self.blocked()[:, :: self.width]
         related: NDArray[np.bool_] = knows | knows.T | np.eye(self.queries, dtype=bool)
         return related
 
     def related_documents(self) -> NDArray[np.bool_]:
-        """Return a mask, bool [M, M], true if the column's document is drawn for, or relevant to, the row's query."""
+        """Return a mask, bool [M, M]: documents (columns) drawn for, or relevant to, the query of a document (row)."""
         owner = np.repeat(np.arange(self.queries), self.width)
         related: NDArray[np.bool_] = self.blocked()[owner] | (owner[:, None] == owner)
         return related
 
 
 def apart(scores: Tensor, related: NDArray[np.bool_]) -> Tensor:
-    """Return `scores` between queries or between documents, float [n, n], with -inf where `related`, bool [n, n]."""
+    """Return scores of queries or of documents with each other, float [n, n], as -inf where `related`, bool [n, n]."""
     return scores.masked_fill(placed(related, scores.device), -torch.inf)
 
 
@@ -163,7 +163,7 @@ class Batch:
     """A tokenised batch; query_ids: of the whole batch.
 
     queries, documents: features of this process's share, without duplicate documents.
-    distinct: number D of distinct documents in all shares. column: int64 [M], which of them each score column has.
+    distinct: number D of distinct documents in all shares. column: int64 [M], index of each score column's document.
     counts: int64, number of segments (rows of `documents`) per document in this share; None if documents are not split.
     guide: vectors of the guide by key: `queries`, float32 [B, d]; `documents`, float32 [D, d]; empty without a guide.
     """

@@ -251,8 +251,8 @@ class History:
 class Refresh:
     """Metadata of one refresh.
 
-    number: counted from 0. step: training step of the model that mined. queries: number of queries. negatives: number
-    of mined negatives. seconds: time by operation: `encode` (corpus), `queries`, `search`, `write`, perhaps `index`.
+    number: counted from 0. step: training step of the model that mined. queries: number of queries mined for.
+    negatives: number of negatives. seconds: by operation: `encode` (corpus), `queries`, `search`, `write`, any `index`.
     counts: dropped candidates by reason, and negatives that are relevant to queries of another split, by split.
     """
 
@@ -297,7 +297,7 @@ class RefreshFolder:
         return path
 
     def publish(self, refresh: Refresh, oldest: int | None = None) -> None:
-        """Publish a refresh from its partial folder, then remove those before `oldest`; None keeps only the newest two.
+        """Publish a refresh from its partial folder, then remove those before `oldest`; None: all but the newest two.
 
         A published refresh is complete: its manifest lists the file sizes and is on disk before the rename.
         """

@@ -137,7 +137,7 @@ class NegativeLists(Protocol):
         """The number of negatives of each row, int64."""
 
     def pick(self, row: int, positions: Rows) -> list[str]:
-        """Return the document ids of a row's negatives at the given positions, int64 [n]."""
+        """Return the document ids of a row's negatives at `positions`, int64 [n]."""
 
 
 @dataclass(frozen=True, eq=False)

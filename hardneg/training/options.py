@@ -279,7 +279,7 @@ class Devices(CheckedOptions):
     inferencer: int = option(1, "Share of the devices for mining.", least=1)
 
     def mining(self, trainer: Any, here: distributed.World, gpus: int) -> Sequence[str]:
-        """Return the inferencer's devices; trainer: a trainer's `torch.device`; here: its World; gpus: their number."""
+        """Return the inferencer's devices; trainer: a trainer's device; here: its `World`; gpus: the number of GPUs."""
         if trainer.type == "cpu":
             return ["cpu"]
         wanted = max(1, here.local_size * self.inferencer // self.trainer)

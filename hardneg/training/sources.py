@@ -66,7 +66,7 @@ class Mixture:
 
 
 class MixedExamples:
-    """An endless sequence of examples from several sources; each source's are in the order of training on it alone.
+    """An endless sequence of examples from several sources; each source keeps the order of training on it alone.
 
     An epoch has as many examples as all sources together. Consecutive batches may come from one source, and a source
     may start its next epoch while another is in its first. skipped: numbers of skipped queries and positives, by reason
@@ -200,7 +200,7 @@ class JoinedLists:
 
 
 def mixed(data: TrainingData, more: TrainingData) -> TrainingData:
-    """Return `data` with the queries, positives and, if it has negatives, the negatives of `more`, on the same corpus.
+    """Return `data` extended by the queries, positives and (if both have any) negatives of `more`, on the same corpus.
 
     Source: Qu et al., RocketQA (NAACL 2021), step 4: labelled and augmented data are mixed without weights.
 

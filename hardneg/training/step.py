@@ -57,7 +57,7 @@ class ExampleTraining:
         """Prepare to start or resume at a step, with the weights of that step."""
 
     def batches(self, starts: range, size: int) -> Iterator[Any]:
-        """Yield a batch with `query_ids` of `size` queries for each start position; batches are tokenised one ahead."""
+        """Yield a batch of `size` queries, with `query_ids`, for each start position; one batch is tokenised ahead."""
         return batches.ahead(lambda start: self.make(self.examples.draw(start, size)), starts)
 
     def make(self, drawn: SampledBatch) -> Any:

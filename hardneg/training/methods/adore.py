@@ -321,7 +321,7 @@ def score_batch(scores: Tensor, lists: LabelledLists, width: int, live: bool) ->
 class JpqTower(QueryTower):
     """An encoder's query side with the centroids, float32 [M, C, d / M], and rotation, float32 [d, d], of an index.
 
-    The centroids have their own learning rate; the rotation is fixed.
+    The centroids have their own learning rate; the rotation, None if the index has none, is fixed.
     """
 
     rotation: Tensor | None

@@ -38,7 +38,7 @@ _QUERIES = 10_000  # the first ones are compared between refreshes, so that larg
 class AnceTraining(DualEncoderTraining):
     """Training of a dual encoder on refreshed negatives.
 
-    A published refresh takes effect at the first step of which no batch is drawn yet; batches are drawn one ahead. All
+    A published refresh takes effect at the first step whose batches are not drawn yet; batches are drawn one ahead. All
     batches of a step, in all processes, use the same refresh.
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval

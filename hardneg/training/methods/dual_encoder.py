@@ -159,9 +159,9 @@ class LossTerms:
         return torch.stack(losses).sum()
 
     def penalty(self, queries: Tensor, documents: Tensor, column: Tensor, done: float) -> Tensor | None:
-        """Return the regularizer's penalty for the encoded queries, float [B, ...], and distinct documents [D, ...].
+        """Return the regularizer's penalty, if any, for encoded queries, float [B, ...], and documents, float [D, ...].
 
-        column: int64 [M], document of each score column. done: fraction of finished steps. None without a regularizer.
+        column: int64 [M], the document of each column of the scores. done: the fraction of finished steps.
         """
         if self.regularizer is None:
             return None
@@ -215,7 +215,7 @@ class DualEncoderTraining(step.ExampleTraining):
         return self._terms.named_with(self.examples.digest())
 
     def scores(self, model: Any, batch: batches.Batch, half: bool) -> types.ScoreBatch:
-        """Return the `ScoreBatch` of the whole batch: the queries of all processes against their documents."""
+        """Return the `ScoreBatch` of the whole batch, with the queries and the documents of all processes."""
         return self._scored(*self._encoded(model, batch, half), batch)
 
     def minimised(

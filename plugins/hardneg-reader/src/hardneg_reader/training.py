@@ -122,7 +122,7 @@ def _readable(
 class ReadingBatch:
     """One batch of questions.
 
-    features: tokens of this process's share, with `passages` rows per question; the first one has an answer.
+    features: tokens of this process's share, with `passages` rows per question, the first of which has an answer.
     spans: int64 [b, S, 2], first and last tokens of the answers in that passage. there: bool [b, S], false for padding.
     """
 
@@ -177,7 +177,7 @@ class ReaderTraining(hp.ExampleTraining):
         return stores.digest([self.examples.digest(), self.encoder.spec.length])
 
     def scores(self, model: Any, batch: ReadingBatch, half: bool) -> ReadingScores:
-        """Return each question's selection scores and the log-likelihood of its answer, from all processes."""
+        """Return the selection scores and the answer's log-likelihood for each question of all processes."""
         device = self.encoder.device
         with torch.autocast(device.type, torch.bfloat16, enabled=half):
             starts, ends, selected = model({name: value.to(device) for name, value in batch.features.items()})

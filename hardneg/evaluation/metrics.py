@@ -183,7 +183,7 @@ def answer_cutoffs(names: Iterable[str]) -> dict[str, int]:
 
 
 def answer_coverage(run: Run, answers: Any, query_ids: Sequence[str], cutoffs: Sequence[int]) -> Scores:
-    """Return `answer@k` for each cutoff, by question: 1 if an answer is in its top k, else 0, also without a list.
+    """Return `answer@k` for each cutoff, by question: 1 if one of its top k passages contains an answer, else 0.
 
     Each list is searched, cutoff by cutoff, until a passage with an answer is found. answers: `PassageAnswers`.
 

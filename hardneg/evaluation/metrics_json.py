@@ -5,7 +5,7 @@
 there are any, `"marks": {sign: [system]}`, `"notes": [line]` and `"query_groups": {query_id: group}`; equal results in
 equal order have equal bytes. Each comparison has a `"verdict"`: `"difference"`, `"equivalent"` or `"undecided"`. With
 several seeds, scores are means over seeds, and there are two more keys: `"per_seed": {system: {seed: {metric:
-{query_id: score}}}}` and `"over_seeds"`, the tests over queries and seeds, whose pairs have a verdict only there.
+{query_id: score}}}}` and `"over_seeds"`, the tests over queries and seeds; what is tested there has no other verdict.
 """
 
 import json

@@ -67,7 +67,7 @@ class BatchColumns:
 
 
 def apart(scores: Tensor, related: NDArray[np.bool_]) -> Tensor:
-    """Return scores of queries or of documents with each other, float [n, n], as -inf where `related`, bool [n, n]."""
+    """Return `scores`, float [n, n], of queries or of documents with each other; -inf where `related`, bool [n, n]."""
     return scores.masked_fill(placed(related, scores.device), -torch.inf)
 
 

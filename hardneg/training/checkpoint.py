@@ -297,7 +297,7 @@ class RefreshFolder:
         return path
 
     def publish(self, refresh: Refresh, oldest: int | None = None) -> None:
-        """Publish a refresh from its partial folder, then remove those before `oldest`; None: all but the newest two.
+        """Publish a refresh from its partial folder; remove refreshes before `oldest`, by default all but the last two.
 
         A published refresh is complete: its manifest lists the file sizes and is on disk before the rename.
         """

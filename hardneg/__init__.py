@@ -48,7 +48,7 @@ def type_checkers_imports(module: str) -> dict[str, tuple[str, str]]:
 
 
 def on_demand(module: str, name: str) -> Any:
-    """Return a name that a module imports under TYPE_CHECKING; after `import *`, from the first module that has it.
+    """Return the object that a module imports under TYPE_CHECKING as `name`; for `import *`, the first one found.
 
     Packages use it as `__getattr__ = partial(on_demand, __name__)`. Raises AttributeError for other names.
     """

@@ -18,7 +18,7 @@ from hardneg.records import BEIR, DataError, PluginSetting, UsageError
 from hardneg.store import FREE as FREE, LATER as LATER, options_in_key
 
 SECTION = "section"
-"""The artifact type of a report's references to stages of any verb that can add a section to the report."""
+"""The artifact type by which a report refers to any stage that can add a section to it, whatever the stage's verb."""
 
 
 class Trait(StrEnum):
@@ -43,7 +43,7 @@ class Reference:
     """Marks a field as the name of a stage that writes one of the `artifact_types`.
 
     refuses: traits that make the artifact unusable here, each with advice on what to do instead. passes: traits that
-    the result inherits from the artifact. with_model: the index's query encoder is an input too.
+    the result inherits from the artifact. with_model: whether the index's query encoder is an input too.
     """
 
     artifact_types: tuple[str, ...]
@@ -70,7 +70,7 @@ class PluginKind:
 
 @dataclass(frozen=True)
 class InputFile:
-    """Marks a field as the path or paths of input files; their content is part of the key; `form` describes it."""
+    """Marks a field as the path or paths of input files, whose content is part of the key; form: what they contain."""
 
     form: str
 
@@ -79,9 +79,9 @@ class InputFile:
 class Option:
     """A field's command-line option; by default `--FIELD-NAME`, with the field's description as help.
 
-    flag: another name. same: aliases. argument: true for a positional argument. metavar: the form of the value.
-    one_of: a field that maps labels to paths; a path in it may be given instead of the label. placed: true if only
-    the paths distinguish the values.
+    flag: the option's name, if another. same: its aliases. argument: whether it is a positional argument instead.
+    metavar: the form of the value in the help. one_of: a field that maps labels to paths; one of its paths may be given
+    instead of the label. placed: whether values are labelled by position, not by path.
     """
 
     flag: str = ""
@@ -109,9 +109,9 @@ def parse_setting(value: Any) -> Any:
 
 
 def parse_model(value: Any) -> Any:
-    """Parse a model from its name alone, or from a mapping.
+    """Parse a model from its name or from a mapping; keep other values.
 
-    `encoder` is a plugin setting, and `adapter` may be just the path of a trained adapter.
+    In a mapping, `encoder` is a plugin setting, and `adapter` may be just the path of a trained adapter.
     """
     if isinstance(value, str):
         return {"name": value}
@@ -148,7 +148,7 @@ _Mark = TypeVar("_Mark")
 
 
 def each_once(value: _Listed) -> _Listed:
-    """Return the list unchanged. Raises ValueError if an item is listed twice."""
+    """Return the list `value` unchanged. Raises ValueError if an item is listed twice."""
     if twice := sorted({item for item in value if value.count(item) > 1}, key=str):
         raise ValueError(f"{twice[0]} is listed twice")
     return value
@@ -160,7 +160,7 @@ def parse_names(value: Any) -> Any:
 
 
 def parse_dimensions(value: Any) -> Any:
-    """Return the weights by number of dimensions, largest first; in a list, each number has a weight of 1."""
+    """Return weights by number of dimensions, largest number first; numbers in a list weigh 1; keep other values."""
     if isinstance(value, list | tuple):
         value = dict.fromkeys(each_once(value), 1.0)
     if isinstance(value, Mapping):
@@ -169,7 +169,7 @@ def parse_dimensions(value: Any) -> Any:
 
 
 def known_metric(name: str, answers: bool = False) -> str:
-    """Return the name of a metric, including `answer@k` if `answers` is true. Raises ValueError for unknown names."""
+    """Return a metric's name unchanged; with `answers`, `answer@k` is known. Raises ValueError for unknown names."""
     from hardneg.evaluation import metrics
 
     try:

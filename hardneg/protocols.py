@@ -31,7 +31,7 @@ class NegativeMiner(Protocol):
     version: ClassVar[int]
 
     def mine(self, candidates: Iterable[Candidates], *, seed: int) -> Iterator[Negatives]:
-        """Return one `Negatives` for each `Candidates`, in the same order, without any positive.
+        """Return one `Negatives` for each `Candidates`, in the same order; no positive may be among its `negatives`.
 
         Random draws depend only on (seed, query_id).
         """
@@ -54,15 +54,15 @@ class RunJoiner(Protocol):
     """A miner that selects from several runs, and may reject the runs of a stage."""
 
     def problems(self, runs: Sequence[str]) -> Iterator[str]:
-        """Yield one message per problem with runs that have these labels; called before any stage runs."""
+        """Yield one message for each problem with `runs`, the labels of the runs; called before any stage starts."""
 
 
 class Loss(Protocol):
     """A pure function of a score matrix and masks (`hardneg.losses`).
 
-    A loss may declare requirements; recipes that do not meet them are rejected before any stage runs: optional parts
-    of a `ScoreBatch` (`needs: ClassVar[tuple[str, ...]] = ("ranks",)`, or a property), one similarity (`similarity =
-    "cosine"`), or the number of outputs of a reranker's head (`outputs = 2`).
+    A loss may require optional parts of a `ScoreBatch` (`needs: ClassVar[tuple[str, ...]] = ("ranks",)`, or a
+    property), one similarity (`similarity = "cosine"`), or the number of outputs of a reranker's head (`outputs = 2`).
+    Recipes that do not meet these requirements are rejected before any stage starts.
     """
 
     version: ClassVar[int]
@@ -206,7 +206,7 @@ class LooksUp(Protocol):
     """A dataset loader that can check before a run whether its files are available, and how large they are."""
 
     def look_up(self) -> Lookup:
-        """Return the files to read, local or remote, without a download. Raises an error if a file is unavailable."""
+        """Return the sizes of the files, local or remote, without a download. Raises an error if a file is missing."""
 
 
 @runtime_checkable
@@ -242,11 +242,11 @@ class AnswerFinder(Protocol):
     """A finder of the queries' short answers in documents, matched as words or as regular expressions."""
 
     def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> "NDArray[np.bool_]":
-        """Return whether each document has an answer to its query: bool [Q, k]; k is the longest list's length."""
+        """Return whether each document has an answer to its query: bool [Q, k], False beyond the end of a list."""
 
 
 class NegativeFilter(Protocol):
-    """A filter, which drops candidates that are not true negatives before mining (`hardneg.filters`).
+    """A filter, which runs before mining and drops candidates that are not true negatives (`hardneg.filters`).
 
     A filter that requires answers declares `needs: ClassVar[tuple[str, ...]] = ("answers",)`; a filter that compares
     candidates with the scores of positives sets `compares`, like a miner.
@@ -255,7 +255,7 @@ class NegativeFilter(Protocol):
     version: ClassVar[int]
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield the reasons to drop documents, by document id, for each `Candidates` in order; other documents stay.
+        """Yield, for each `Candidates` in order, the reasons to drop documents, by document id; other documents stay.
 
         The lists include positives for comparison; reasons to drop a positive are ignored. A document that a miner drew
         from the corpus is in a separate list, with the score nan.

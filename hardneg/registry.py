@@ -75,7 +75,7 @@ OUTSIDE = {
     for kind, names in kinds.items()
     for name in names.split(", ")
 }
-"""The package under `plugins` in a checkout that provides a plugin, by kind and name; commands are `apps`."""
+"""The package in `plugins` of a checkout that provides each plugin, by kind and name; commands have the kind `apps`."""
 _points: dict[tuple[object, ...], dict[str, importlib.metadata.EntryPoints]] = {}
 """The entry points of hardneg by group, cached for one search path."""
 
@@ -93,7 +93,7 @@ class Plugin:
 
 
 def list_plugins(kind: str | None = None) -> list[Plugin]:
-    """Return the installed plugins of one kind, or all, without importing them; clashing names are a `problem`."""
+    """Return the installed plugins of one kind or of all, without importing them; a clashing name is a `problem`."""
     plugins = []
     for each in KINDS if kind is None else (kind,):
         points = sorted(entry_points(each), key=lambda point: (point.name, _package(point)))
@@ -181,7 +181,7 @@ def needs_of(loss: Any) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def plugin_errors(plugins: Iterable[Any]) -> Iterator[None]:
-    """Turn an exception in the block into PluginError if it was raised in a plugin's package other than hardneg."""
+    """Turn an exception in the block into PluginError if it passed through the package of a plugin outside hardneg."""
     try:
         yield
     except HardnegError:
@@ -256,7 +256,7 @@ def _plugin(kind: str, name: str) -> str:
 
 
 def faster(name: str) -> Any:
-    """Return the module `passes` or `search` of an installed package with faster code; None if no package has one.
+    """Return the module with faster code that an installed package provides as `name`; None if no package provides it.
 
     passes: `arrange(network)` speeds up a copy of a network for inference; its vectors change only by rounding.
     `packing(encoder, side, parts)` returns a layout of texts without padding, or None. search: `rough_search(device,
@@ -267,7 +267,7 @@ def faster(name: str) -> Any:
 
 
 def plugin_summary(target: str) -> str:
-    """Return the first sentence of the docstring of `module:NAME` from its source, without importing it."""
+    """Return the first sentence of the docstring of `module:NAME`, without an import; empty if it cannot be read."""
     module, _, attribute = target.partition(":")
     try:
         source = _find_source(module)

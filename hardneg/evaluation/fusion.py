@@ -29,7 +29,7 @@ _NAME = "{:08d}"
 Run = Mapping[str, RankedList]
 Judged = Mapping[str, Mapping[str, int]]
 Grid = Mapping[str, Sequence[float]]
-"""The values to try by parameter: `constant`, or the label of a run for its weight."""
+"""The values to try for each parameter: `constant`, or the label of a run for its weight."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Fusion:
 def weighted_sum(lists: Sequence[RankedList], weights: Sequence[float], missing: Missing = "lowest") -> RankedList:
     """Rank all documents of the lists by the weighted sum of scores, with ties by id; an empty list adds nothing.
 
-    A document missing from a list has its lowest score there, or 0 (`missing`). Scores: float32 [n], descending.
+    A document missing from a list gets the list's lowest score, or 0 (`missing`). Scores: float32 [n], descending.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 5, the
     combination of BM25 and DPR.
@@ -96,7 +96,7 @@ def weighted_sum(lists: Sequence[RankedList], weights: Sequence[float], missing:
 
 
 def reciprocal_ranks(lists: Sequence[RankedList], weights: Sequence[float], constant: int) -> RankedList:
-    """Rank all documents of the lists by the sum of weight / (constant + rank), where ranks start at 1.
+    """Rank all documents of the lists by the sum of weight / (constant + rank) over lists; ranks start at 1.
 
     Source: Cormack, Clarke and Büttcher, Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
     Methods (SIGIR 2009).
@@ -109,8 +109,8 @@ def reciprocal_ranks(lists: Sequence[RankedList], weights: Sequence[float], cons
 def zipped(lists: Sequence[RankedList], length: int) -> RankedList:
     """Interleave the lists, starting with the first, up to `length` documents; repeated documents are skipped.
 
-    A skipped document is not replaced by the next document of the same list. When other lists end, the rest of a longer
-    list follows in order. The score at rank r is 1 / r, float32 [n].
+    A skipped document is not replaced by the next document of the same list. When shorter lists end, the rest of a
+    longer list follows in order. The score at rank r is 1 / r, float32 [n].
 
     Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, section 3.4.
     """
@@ -239,11 +239,11 @@ def tune(
 ) -> list[Tried]:
     """Evaluate the fusion with each setting of `grid` and return all trials, best first; ties go to the earlier one.
 
-    fused: the queries to fuse afterwards. mean: a function of metric, judgements, relevance level and run that returns
-    the run's mean over the judged queries.
+    known: the data to tune on. fused: ids of the queries to fuse afterwards. mean: a function of metric, judgements,
+    relevance level and run that returns the run's mean over the judged queries.
 
     Raises:
-        UsageError: the method does not have a parameter of the grid.
+        UsageError: the method has no weights, or the grid does not fit it.
         DataError: a query to fuse is judged, or a run has no judged query.
     """
     check_grid(fusion.method, known.labels, grid)
@@ -270,6 +270,6 @@ def lists_of(runs: Sequence[Run], query_ids: Sequence[str]) -> list[list[RankedL
 
 
 def numbers(fusion: Fusion, labels: Sequence[str]) -> Mapping[str, Any]:
-    """Return the values of the tunable parameters of a fusion's method."""
+    """Return a fusion's tunable parameters by name; `weights` are by label, in the order of `labels`."""
     weights = {"weights": dict(zip(labels, fusion.weights, strict=True))} if fusion.method in WITH_WEIGHTS else {}
     return {**weights, **({"constant": fusion.constant} if fusion.method == "reciprocal-rank" else {})}

@@ -9,7 +9,7 @@ score of system a for query q in the training run with seed s,
     y[a, q, s] = mu[a] + query[q] + system_query[a, q] + seed[a, s] + rest[a, q, s]
 
 Queries and seeds are random effects, systems are not. Seeds are nested in systems: seed 1 of one system is unrelated to
-seed 1 of another, unless the two share a training run; then their differences by seed form a single such table.
+seed 1 of another, unless the two share a training run; then the differences of their scores are analysed as one system.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ from hardneg.runtime import FIXED, generator
 _BLOCK_VALUES = 1 << 21
 
 GroupIndex = NDArray[np.int64]
-"""The group number of each query [queries], counted from 0."""
+"""The group number of each query, int64 [queries], counted from 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ def mean_variance(values: NDArray[np.float64], groups: GroupIndex | None = None)
 
     With T the group sums of the centred values, and m the group sizes, the grouped variance is
     sum(T^2 / (1 - m / n)) / n^2, with the degrees of freedom for independent queries: G - 1 for G groups of equal size,
-    and fewer for unequal sizes. Source: Bell and McCaffrey (2002), "Bias reduction in standard errors for
-    linear regression with multi-stage samples", Survey Methodology 28, for a mean.
+    and fewer for unequal sizes. Fewer than two queries or groups give 0 for both. Source: Bell and McCaffrey (2002),
+    "Bias reduction in standard errors for linear regression with multi-stage samples", Survey Methodology 28.
     """
     if len(values) == 0 or (units := unit_count(values, groups)) < 2:
         return Component(0.0, 0)
@@ -110,7 +110,7 @@ def mean_interval(values: NDArray[np.float64], groups: GroupIndex | None = None)
 
 
 def interval_of(scores: Mapping[str, float], groups: Mapping[str, str] | None = None) -> Interval | None:
-    """Return `mean_interval` of one system's scores by query; groups: the group of each query."""
+    """Return `mean_interval` of one system's scores by query; groups: the group of each query, if any."""
     return mean_interval(np.array(list(scores.values()), np.float64), group_index(list(scores), groups))
 
 
@@ -132,7 +132,7 @@ class Spread:
     """A mean, or the difference of two, with the components of its variance.
 
     query: variance over queries, from means over seeds. seeds: variance over seeds, from means over queries, one for
-    each table with several seeds. rest: the part contained in both, one for each such table.
+    each table with several seeds. rest: the part that `query` and `seeds` share, one for each such table.
     """
 
     mean: float
@@ -233,7 +233,7 @@ def system_intervals(
     seeds: Mapping[int, Mapping[str, Mapping[str, float]]] | None,
     groups: Mapping[str, str] | None,
 ) -> dict[str, Interval | None]:
-    """Return the 95% interval of a system's mean for each metric, over queries and, if there are several, seeds."""
+    """Return the 95% interval of a system's mean for each metric, over queries and, with scores by seed, over seeds."""
     if not seeds:
         return {metric: interval_of(values, groups) for metric, values in scores.items()}
     intervals = {}
@@ -282,7 +282,7 @@ def query_draws(
 
 
 def seed_weights(seeds: int, system: str, options: Resampling) -> NDArray[np.float64]:
-    """Return weights [draws, seeds] that average over S - 1 of S seeds drawn with replacement; 1 for a single seed."""
+    """Return weights [draws, seeds] that average S - 1 draws with replacement from a system's S seeds; 1 if S is 1."""
     if seeds == 1:
         return np.ones((options.samples, 1))
     random = generator(options.seed, "bootstrap of seeds", system)
@@ -290,7 +290,7 @@ def seed_weights(seeds: int, system: str, options: Resampling) -> NDArray[np.flo
 
 
 def bootstrap_test(draws: NDArray[np.float64], freedom: float) -> tuple[Interval, float]:
-    """Return the 95% interval of a mean from its draws [n], and the two-sided p of a mean of 0.
+    """Return the 95% interval of a mean from its draws [n] and degrees of freedom, and the two-sided p of a mean of 0.
 
     The interval's ends are the quantiles q and 1 - q, where q is the normal tail beyond Student's t at 97.5%. If c is
     the smaller of the counts of draws <= 0 and >= 0, p is twice Student's t tail at the normal quantile of (1+c)/(1+n).

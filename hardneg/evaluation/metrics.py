@@ -1,8 +1,8 @@
 """Effectiveness of a run by query, with the same values as trec_eval to the last digit.
 
-Names are `kind@cutoff` or, for the whole list, `kind`: see `MEASURES`. Queries without a relevant document score 0 and
-count in the mean, as in trec_eval; queries missing from the run score 0 too (trec_eval -c). Notes report missing
-queries and relevance judgements without effect.
+Metrics are named `measure@cutoff` or, for the whole list, `measure`, a key of `MEASURES`. Queries without a relevant
+document score 0 and count in the mean, as in trec_eval; queries missing from the run score 0 too (trec_eval -c).
+`run_notes` and `judgement_notes` report such queries.
 """
 
 import difflib
@@ -74,13 +74,13 @@ def is_metric(name: str) -> bool:
 
 
 def evaluate(run: Run, qrels: Qrels, metrics: Sequence[str], relevance_level: int = 1) -> Scores:
-    """Score every query of the qrels; queries that are only in the run are skipped (`run_notes` counts these).
+    """Return the scores of every query in the qrels, by metric and query; queries only in the run are skipped.
 
     The gain of nDCG is the grade itself, as in trec_eval. `relevance_level` is the lowest grade that counts as relevant
     in the other, binary, measures (trec_eval -l).
 
     Raises:
-        UsageError: A metric is unknown, the qrels are empty, or the level is below 1.
+        UsageError: a metric is unknown, the qrels are empty, or the level is below 1.
 
     Source: Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques", TOIS 2002 (nDCG).
     """
@@ -108,17 +108,17 @@ def means(scores: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
 
 
 def mean_of(metric: str, qrels: Qrels, relevance_level: int, run: Run) -> float:
-    """Return the mean of one metric over the judged queries."""
+    """Return a run's mean of one metric over the judged queries."""
     return means(evaluate(run, qrels, [metric], relevance_level))[metric]
 
 
 def ranked_metrics(ranked: NDArray[np.int64], gains: NDArray[np.int64], query: NDArray[np.int64]) -> dict[str, float]:
     """Return the means of `mrr@10`, `ndcg@10` and `recall@100` over Q queries, each with a relevant document.
 
-    This version for arrays is used during training; ranx needs lists.
+    This version for arrays is used during training, since ranx needs lists.
 
-    ranked: int64 [Q, k], the gain of each retrieved document, best first. gains: int64 [J], the gains of all relevant
-    documents, ascending by query; query: int64 [J], the query of each.
+    ranked: int64 [Q, k], the gain of each retrieved document, best first, 0 if not relevant. gains: int64 [J], the
+    gains of all J relevant documents; query: int64 [J], the query of each, from 0 to Q - 1.
     """
     ranked = ranked[:, :100]
     top = ranked[:, :10]
@@ -183,9 +183,9 @@ def answer_cutoffs(names: Iterable[str]) -> dict[str, int]:
 
 
 def answer_coverage(run: Run, answers: Any, query_ids: Sequence[str], cutoffs: Sequence[int]) -> Scores:
-    """Return `answer@k` for each cutoff: 1 for a question with an answer in the top k, else 0, even if it has no list.
+    """Return `answer@k` for each cutoff, by question: 1 if one of its top k passages contains an answer, else 0.
 
-    Each list is searched, cutoff by cutoff, until the first passage with an answer. answers: `PassageAnswers`.
+    Each list is searched, cutoff by cutoff, until a passage with an answer is found. answers: `PassageAnswers`.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 5, top-k
     accuracy; Xiong et al., ANCE (ICLR 2021), Table 2, coverage.
@@ -202,7 +202,7 @@ def answer_coverage(run: Run, answers: Any, query_ids: Sequence[str], cutoffs: S
 
 
 def averaged(scores: Sequence[Scores]) -> Scores:
-    """Return, for each metric, the mean over seeds of each query's score.
+    """Return the mean over seeds of each query's score, by metric and query; scores: one table per seed.
 
     Raises:
         UsageError: the seeds have different queries.
@@ -221,7 +221,7 @@ def averaged(scores: Sequence[Scores]) -> Scores:
 def by_system(
     paths: Mapping[str, tuple[str, int | None]], scores: Mapping[str, Scores]
 ) -> dict[str, dict[int, Scores]]:
-    """Return the scores by seed of each system with several seeds; paths: the system and seed of each score table."""
+    """Return the scores by system and seed, without tables whose seed is None; paths: system and seed of each table."""
     systems: dict[str, dict[int, Scores]] = {}
     for path, run_scores in scores.items():
         label, seed = paths[path]
@@ -233,9 +233,9 @@ def by_system(
 def run_notes(
     label: str, run: Run, query_ids: Qrels | Collection[str], metrics: Sequence[str], documents: int | None = None
 ) -> list[str]:
-    """Return notes on judged queries missing from the run, unjudged ones, and cutoffs beyond the longest list.
+    """Return notes, prefixed by `label`, on a run's missing and unjudged queries and cutoffs beyond its longest list.
 
-    query_ids: the judged queries, or the judgements. documents: the size of the corpus; None if unknown.
+    query_ids: the judged queries, or the qrels to check documents too. documents: size of the corpus; None if unknown.
     """
     shared, notes = sum(query_id in query_ids for query_id in run), list[str]()
     if not shared:

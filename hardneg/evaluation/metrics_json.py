@@ -4,8 +4,8 @@
 "significance_level": p, "equivalence_margin": margin, "per_query": {system: {metric: {query_id: score}}}}`, and, if
 there are any, `"marks": {sign: [system]}`, `"notes": [line]` and `"query_groups": {query_id: group}`; equal results in
 equal order have equal bytes. Each comparison has a `"verdict"`: `"difference"`, `"equivalent"` or `"undecided"`. With
-several seeds, scores are means over them, and there are two more keys: `"per_seed": {system: {seed: {metric: {query_id:
-score}}}}` and `"over_seeds"`, the tests over queries and seeds; then only these have a verdict.
+several seeds, scores are means over seeds, and there are two more keys: `"per_seed": {system: {seed: {metric:
+{query_id: score}}}}` and `"over_seeds"`, the tests over queries and seeds; what is tested there has no other verdict.
 """
 
 import json
@@ -27,9 +27,9 @@ _ENDS = ("interval", "bootstrap_interval")
 class Measured:
     """The content of a metrics file: scores by query for each system, and the paired tests.
 
-    marks: by sign, the systems that a system with the sign beats; empty for one sign per baseline. by_seed: scores by
-    seed, for systems with several seeds; `results` has the means. over_seeds: tests over queries and seeds.
-    significance_level: both corrected p values of a marked difference are below it. notes: remarks, one line each.
+    marks: by sign, the systems that a system with the sign beats; if empty, each baseline has a sign. by_seed: scores
+    by seed, for systems with several seeds; `results` has the means. over_seeds: tests over queries and seeds.
+    significance_level: bound on the corrected p values of a marked difference. notes: remarks, one line each.
     equivalence_margin: the margin of equivalence tests. query_groups: the group of each query; None without groups.
     """
 

@@ -31,7 +31,7 @@ _TOLERANCE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Randomisation:
-    """The number of draws of the randomisation test (exact if that covers all sign patterns) and the random seed."""
+    """The number of draws of the randomisation test, which is exact for up to that many sign patterns, and the seed."""
 
     samples: int = 100_000
     seed: int = FIXED
@@ -50,10 +50,10 @@ class Comparison:
     """One system against one baseline by one metric, over `n` paired queries.
 
     difference: mean score of the system minus the baseline's; error: its standard error; interval: its 95% t interval.
-    t_holm, randomisation_holm, equivalence_holm: p values after Holm's correction over all comparisons by the
-    metric, separately for each kind of test. equivalence_p: the TOST p value for a difference of the margin or more.
-    groups: the number of query groups; None without groups. bootstrap_interval, bootstrap_p: results of the bootstrap
-    over groups; None without groups.
+    t_p, randomisation_p: p values of the two tests of a difference. equivalence_p: the TOST p value for a difference of
+    the margin or more. t_holm, randomisation_holm, equivalence_holm: these p values after Holm's correction over all
+    comparisons by the metric, separately for each kind of test. groups: the number of query groups; None without.
+    bootstrap_interval, bootstrap_p: results of the bootstrap over groups; None without groups.
     """
 
     system: str
@@ -85,10 +85,10 @@ class TwoLevel:
     difference: mean of the system minus the baseline's. error, query_error, seed_error: standard errors over both
     levels, over queries (from means over seeds), and over seeds (from means over queries). freedom: degrees of freedom
     of the t-test. interval, t_p: results of that t-test. bootstrap_interval, bootstrap_p: results of the bootstrap over
-    both levels. t_holm, bootstrap_holm, equivalence_holm: p values after Holm's correction over all such comparisons by
-    the metric, by kind of test. seed_p: the p value over seeds alone. seeds: numbers of seeds of the system and the
-    baseline. shared: whether both share seeds. equivalence_p: the TOST p value for a difference of the margin or more,
-    with `error` and `freedom`. groups: the number of query groups; None without groups.
+    both levels. t_holm, bootstrap_holm, equivalence_holm: p values after Holm's correction, for each kind of test over
+    all such comparisons by the metric. seed_p: the p value over seeds alone. seeds: numbers of seeds of the system and
+    the baseline. shared: whether both share seeds. equivalence_p: the TOST p value for a difference of the margin or
+    more, with `error` and `freedom`. groups: the number of query groups; None without groups.
     """
 
     system: str
@@ -125,8 +125,8 @@ class TwoLevel:
 def paired_t_test(differences: NDArray[np.float64], groups: intervals.GroupIndex | None = None) -> float:
     """Return the two-sided p value of Student's paired t-test, from the differences by query [n].
 
-    Equal differences have no variance: p is then the probability that all n queries, or groups, have equal signs, 2^(1
-    - n), and 1 if all differences are zero.
+    Equal differences have no variance; p is then 2^(1 - n), the probability that all n queries (or groups) have equal
+    signs. If all differences are zero, or for fewer than two queries or groups, p is 1.
     """
     component = intervals.mean_variance(differences, groups)
     if not component.freedom or not differences.any():
@@ -225,13 +225,13 @@ def compare(
     options: Randomisation | None = None,
     design: Design | None = None,
 ) -> list[Comparison]:
-    """Compare systems by one metric; `scores` has the scores of each system by query.
+    """Compare systems by one metric; scores: by system and query.
 
     Every other system is compared with each baseline; without baselines, each system with every earlier system. Holm's
-    correction is over the comparisons returned.
+    correction is over all returned comparisons. options, design: defaults if None.
 
     Raises:
-        UsageError: A baseline is not among the systems, the systems were not scored on the same queries, or a query has
+        UsageError: a baseline is not among the systems, the systems were not scored on the same queries, or a query has
             no group.
     """
     unknown = [name for name in baselines if name not in scores]
@@ -271,7 +271,7 @@ def compare_all(
     options: Randomisation | None = None,
     design: Design | None = None,
 ) -> list[Comparison]:
-    """Return the result of `compare` for each metric in the scores by system; each metric is a separate family."""
+    """Return the comparisons by each metric, a separate family; results: scores by system, metric and query."""
     comparisons: list[Comparison] = []
     for metric in dict.fromkeys(name for scores in results.values() for name in scores):
         by_system = {system: scores[metric] for system, scores in results.items() if metric in scores}
@@ -303,9 +303,9 @@ def compare_over_seeds(
 ) -> list[TwoLevel]:
     """Compare, by each metric, every pair of system and baseline in which at least one has several seeds.
 
-    results: scores by system, metric and query, averaged over seeds if there are several; by_seed: the scores of each
-    seed. shared: pairs of systems that share seeds. All systems were scored on the same queries. Holm's correction is
-    over the comparisons by a metric.
+    results: scores by system, metric and query, averaged over seeds if there are several. by_seed: scores by system,
+    seed, metric and query. shared: pairs of systems that share seeds. All systems were scored on the same queries.
+    Holm's correction is over the comparisons by a metric.
     """
     options, design = options or intervals.Resampling(), design or Design()
     together, comparisons = {frozenset(pair) for pair in shared}, list[TwoLevel]()

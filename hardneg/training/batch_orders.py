@@ -19,8 +19,8 @@ Rows = NDArray[np.int64]
 class TrainingQueries:
     """The Q training queries and the data that a batch order may require.
 
-    positives: known relevant documents by query id. vectors: float32 [Q, d], memory-mapped, if required. run: iterator
-    over the ranked list of each query, in query order, if required.
+    positives: known relevant documents by query id. vectors: query vectors, float32 [Q, d], memory-mapped. run: the
+    ranked list of each query, in query order. Vectors and run are None unless the batch order requires them.
     """
 
     query_ids: Sequence[str]
@@ -32,23 +32,23 @@ class TrainingQueries:
 class BatchOrder:
     """Base class for batch orders.
 
-    By default, an epoch contains each query once; an order may repeat queries to fill a batch, or sample them. needs:
-    names of the required fields of `TrainingQueries`.
+    Usually, an epoch contains each query once; an order may repeat queries to fill a batch, or sample them. needs:
+    names of the optional fields of `TrainingQueries` that the order requires.
     """
 
     version: ClassVar[int] = 1
     needs: ClassVar[tuple[str, ...]] = ()
 
     def groups(self, queries: TrainingQueries, size: int, *, seed: int) -> Rows:
-        """Return each query's group or neighbours, int64 [Q, ...], for batches of `size`; called by one process."""
+        """Return each query's group, int64 [Q], or neighbours, int64 [Q, n], for batches of `size`; default: zeros."""
         return np.zeros(len(queries.query_ids), np.int64)
 
     def order(self, groups: Rows, chosen: Rows, size: int, *, epoch: int, seed: int) -> Rows:
-        """Return the queries of an epoch in order, int64 [n]; every `size` consecutive queries form a batch.
+        """Return an epoch's queries in training order, int64 [n]; consecutive blocks of `size` queries are the batches.
 
         The result depends only on the arguments. n is the same in all epochs, and is a multiple of `size` if no batch
         may span two epochs. groups: result of the method `groups`. chosen: int64 [C], positions of usable queries,
-        ascending. epoch: counted from 0.
+        ascending; the result consists of these positions. epoch: counted from 0.
         """
         raise NotImplementedError
 
@@ -56,7 +56,8 @@ class BatchOrder:
 def in_batches(queries: Rows, size: int) -> Rows:
     """Split queries, int64 [n], into batches of `size`, int64 [b, size].
 
-    The last batch is filled up with preceding queries. Fewer than `size` queries are repeated to fill a single batch.
+    If `size` does not divide n, the last batch consists of the last `size` queries. Fewer than `size` queries are
+    repeated to fill one batch; without queries, there is no batch.
     """
     if len(queries) < size:
         return np.resize(queries, (min(1, len(queries)), size))
@@ -65,7 +66,7 @@ def in_batches(queries: Rows, size: int) -> Rows:
 
 
 def members(groups: Rows, chosen: Rows) -> list[Rows]:
-    """Split the chosen queries by group, in order of group number; groups: int64 [Q]; chosen: int64 [C]."""
+    """Split the queries `chosen`, int64 [C], by group, in order of group number; groups: int64 [Q], by query."""
     order = chosen[groups[chosen].argsort(stable=True)]
     return np.split(order, np.flatnonzero(np.diff(groups[order])) + 1)
 
@@ -81,11 +82,11 @@ class Shuffled(BatchOrder):
 def k_means(name: str, vectors: NDArray[np.float32], count: int, seed: int) -> tuple[Rows, NDArray[np.float32]]:
     """Cluster vectors, float32 [Q, d]; return cluster numbers, int64 [Q], and centroids, float32 [count, d].
 
-    Each iteration uses at most 256 vectors per cluster, sampled with the seed. name: prefix of error messages.
+    Centroids are computed from at most 256 * `count` vectors, sampled with the seed. name: prefix of error messages.
 
     Raises:
         MissingDependency: faiss is not installed.
-        UsageError: there are more clusters than vectors.
+        UsageError: `count` is below 1 or above the number of vectors.
     """
     if not 1 <= count <= len(vectors):
         raise UsageError(f"{name}: cannot form {count} clusters from {len(vectors)} queries; use 1 to {len(vectors)}")
@@ -122,7 +123,7 @@ def joined(cluster: Rows, centroids: NDArray[np.float32], least: int) -> Rows:
 
 
 def path_through(centroids: NDArray[np.float32]) -> Rows:
-    """Return each centroid's position on a greedy nearest-neighbour path, int64 [k]; centroids: float32 [k, d]."""
+    """Return each centroid's position, int64 [k], on a path from the first one, always to the nearest unvisited one."""
     position, left, here = np.full(len(centroids), -1, np.int64), np.ones(len(centroids), bool), 0
     squares = (centroids**2).sum(1)
     for step in range(len(centroids)):
@@ -134,7 +135,7 @@ def path_through(centroids: NDArray[np.float32]) -> Rows:
 
 @dataclass(frozen=True)
 class Clustered(BatchOrder):
-    """Each query once per epoch, in batches from one cluster or from neighbouring clusters.
+    """Each query once per epoch, in batches with queries from one cluster or from neighbouring clusters.
 
     K-means over the query vectors forms about as many clusters as an epoch has batches. Each cluster fills as many
     whole batches as it can. The remaining queries are batched along a path that leads from each cluster to the nearest
@@ -166,7 +167,7 @@ class Clustered(BatchOrder):
 
 @dataclass(frozen=True)
 class TopicBalanced(BatchOrder):
-    """Batches of queries from one random cluster, so that the documents of a batch share a topic.
+    """Batches whose queries all come from one random cluster, so that the documents of a batch share a topic.
 
     Clusters are computed once, by k-means over the query vectors; a cluster smaller than a batch is merged into the
     nearest one. For each batch, a cluster is sampled uniformly, then queries of that cluster without replacement. An
@@ -215,8 +216,8 @@ class TopicBalanced(BatchOrder):
 class HardestTogether(BatchOrder):
     """Each query once per epoch, batched with queries whose positives rank high for it in a run.
 
-    Two queries are neighbours if the ranked list of one contains a positive of the other that is not also its own. A
-    batch starts with a random query and adds the neighbours of its queries, best ranked first, then further random
+    Two queries are neighbours if the ranked list of one contains a positive that only the other has. A batch starts
+    with a random query and adds the neighbours of the queries added so far, best ranked first, then further random
     queries with their neighbours. The last batch is filled by repeating queries.
 
     Attributes:
@@ -267,10 +268,10 @@ class HardestTogether(BatchOrder):
 
 
 def nearest(pairs: Rows, queries: int, count: int) -> Rows:
-    """Return each query's `count` nearest neighbours by the better of their ranks for each other; ties by query number.
+    """Return each query's `count` nearest neighbours, int64 [queries, count], padded with -1; ties by query number.
 
-    pairs: int64 [p, 3], rows of query, neighbour, and rank. Returns int64 [queries, count], best first, padded with
-    -1.
+    A pair's distance is the better of its two ranks. queries: number of queries. pairs: int64 [p, 3]; each row has a
+    query, a neighbour, and the neighbour's rank.
     """
     both = np.concatenate([pairs, pairs[:, [1, 0, 2]]])
     both = both[np.lexsort((both[:, 2], both[:, 1], both[:, 0]))]

@@ -25,8 +25,8 @@ Features = dict[str, Tensor]
 class BatchColumns:
     """The documents in the columns of a score matrix, and the documents that must not serve as negatives.
 
-    Each of the B queries has 1 + n consecutive columns: its positive, then its negatives. Documents are identified by a
-    hash of their contents, so that duplicates count as the same document.
+    Each of the B `queries` has 1 + n consecutive columns: its positive, then its negatives. Documents are identified by
+    a hash of their contents, so that duplicates count as the same document.
 
     contents: uint64 [B * (1 + n)], content hash of each column's document.
     known: uint64 [K], content hashes of all known positives; owner: int64 [K], the query of each positive.
@@ -54,28 +54,28 @@ class BatchColumns:
         return arrays.known_to(self.contents, self.known, self.owner, self.queries)
 
     def related_queries(self) -> NDArray[np.bool_]:
-        """Return a mask of query pairs that are identical or share a known positive, bool [B, B]."""
+        """Return a mask, bool [B, B]: each query itself, and pairs where the positive of one is known to the other."""
         knows = self.blocked()[:, :: self.width]
         related: NDArray[np.bool_] = knows | knows.T | np.eye(self.queries, dtype=bool)
         return related
 
     def related_documents(self) -> NDArray[np.bool_]:
-        """Return a mask, bool [M, M]: the documents drawn for, or relevant to, the query of each row's document."""
+        """Return a mask, bool [M, M]: documents (columns) drawn for, or relevant to, the query of a document (row)."""
         owner = np.repeat(np.arange(self.queries), self.width)
         related: NDArray[np.bool_] = self.blocked()[owner] | (owner[:, None] == owner)
         return related
 
 
 def apart(scores: Tensor, related: NDArray[np.bool_]) -> Tensor:
-    """Return scores with -inf for pairs in `related`, bool [n, n]; scores: float [n, n], of queries or of documents."""
+    """Return `scores`, float [n, n], of queries or of documents with each other; -inf where `related`, bool [n, n]."""
     return scores.masked_fill(placed(related, scores.device), -torch.inf)
 
 
 def masked(scores: Tensor, columns: BatchColumns) -> ScoreBatch:
-    """Return the `ScoreBatch` of a score matrix, float [B, B * (1 + n)].
+    """Return the `ScoreBatch` of a score matrix, float [B, B * (1 + n)], with the given columns.
 
-    Each row's own positive is valid; other known positives of its query, and duplicates, are not. Teacher scores cover
-    a row's own documents and are nan elsewhere.
+    A row's own positive is valid; the other known positives of the row's query, and duplicates of any of them, are not.
+    Teacher scores cover a row's own documents and are nan elsewhere.
     """
     width = columns.width
     column = torch.arange(len(columns.contents), device=scores.device)
@@ -90,7 +90,7 @@ def masked(scores: Tensor, columns: BatchColumns) -> ScoreBatch:
 
 
 def in_slots(vectors: Tensor, counts: Tensor, slots: int) -> Tensor:
-    """Group segment vectors by document: float32 [D, slots, d + 1], with a 1 appended to each; empty slots are zero.
+    """Group segment vectors by document: float32 [D, slots, d + 1], with a 1 after each vector; empty slots are zero.
 
     vectors: float32 [S, d], ordered by document. counts: int64 [D], segments per document, at most `slots`.
     """
@@ -117,7 +117,7 @@ def best_segments(queries: Tensor, slots: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The features of n texts, in parts; position: int64 [n], each text's index in joined parts; None for one part."""
+    """The features of n texts, in parts; position: int64 [n], index of each text in joined parts; None for one part."""
 
     features: list[Features]
     position: Tensor | None
@@ -160,13 +160,12 @@ def in_parts(features: Features, size: int) -> Parts:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A tokenised batch.
+    """A tokenised batch; query_ids: of the whole batch.
 
     queries, documents: features of this process's share, without duplicate documents.
-    distinct: number of distinct documents in all shares.
-    column: int64 [M], index of the distinct document in each column of the scores.
+    distinct: number D of distinct documents in all shares. column: int64 [M], index of each score column's document.
     counts: int64, number of segments (rows of `documents`) per document in this share; None if documents are not split.
-    guide: guide vectors of all `queries`, float32 [B, d], and distinct `documents`, [D, d]; empty without a guide.
+    guide: vectors of the guide by key: `queries`, float32 [B, d]; `documents`, float32 [D, d]; empty without a guide.
     """
 
     query_ids: list[str]
@@ -180,7 +179,7 @@ class Batch:
 
 
 def guide_scores(guide: Features, column: Tensor, parts: Set[str]) -> dict[str, Tensor]:
-    """Return the `guide` fields of a `ScoreBatch` listed in `parts`; column: int64 [M], each column's document."""
+    """Return the guide scores of a `ScoreBatch` that `parts` names; guide, column: as in `Batch`."""
     queries = guide["queries"].to(column.device, non_blocking=True)
     chosen = guide["documents"].to(column.device, non_blocking=True)[column]
     sides = {
@@ -198,7 +197,7 @@ def make_batch(
     cut: segments.Segments | None = None,
     guide: examples.Guide | None = None,
 ) -> Batch:
-    """Tokenise this process's share of a batch, split documents by `cut`, and look up the batch's `guide` vectors."""
+    """Tokenise this process's share of `draw`; split documents by `cut` and add the vectors of `guide`, unless None."""
     rows, column = np.unique(draw.documents, return_inverse=True)
     contents, counts = corpus.contents(rows[own_share(len(rows))]), None
     if cut is None:
@@ -229,7 +228,7 @@ def make_batch(
 
 
 def own_share(total: int) -> slice:
-    """Return the slice of this process's share of `total` items: at least one, as every process reduces gradients."""
+    """Return the slice of this process's share of `total` items, at least one, as every process reduces gradients."""
     part = world().share(total)
     return slice(part.start, max(part.stop, part.start + 1))
 

@@ -26,7 +26,7 @@ _MODEL, _OPTIMIZER, _STATE, MANIFEST = "model.safetensors", "optimizer.safetenso
 class TrainState:
     """The progress of a training run.
 
-    step: number of finished steps. best: best dev metric so far, reached at best_step. misses: number of evaluations
+    step: number of finished steps. best: best dev metric so far, reached at best_step, if measured. misses: evaluations
     since best_step. stopped: whether patience ran out. choices: settings chosen automatically for the device.
     """
 
@@ -111,7 +111,7 @@ class Checkpoints:
         return {}
 
     def load_weights(self, module: Any, step: int) -> None:
-        """Load the weights of `step` from its checkpoint, or its kept weights. Raises ArtifactError if unreadable."""
+        """Load the weights of `step` from its checkpoint, else the kept ones. Raises ArtifactError if unreadable."""
         held, path = self._held(step), self._path(step) / _MODEL
         path = held if held.exists() and not path.exists() else path
         try:
@@ -120,7 +120,7 @@ class Checkpoints:
             raise _unreadable(path, error) from error
 
     def keep_weights(self, step: int) -> None:
-        """Keep the weights of `step` even after its checkpoint is removed; weights kept earlier are deleted."""
+        """Keep the weights of `step` even after its checkpoint is removed; weights kept for other steps are deleted."""
         held = link_file(self._path(step) / _MODEL, self._held(step))
         flush(self.folder)
         for path in self.folder.glob("weights-*.safetensors*"):
@@ -191,7 +191,7 @@ def _unreadable(path: Path, error: Exception) -> ArtifactError:
 
 
 def forget_saved(folder: Path, step: int) -> None:
-    """Remove intermediate models from `folder` that are incomplete or from after `step`, where the run resumes."""
+    """Remove from `folder` all intermediate models that are incomplete or later than `step`, where the run resumes."""
     for path in folder.iterdir() if folder.exists() else ():
         number = path.name.removeprefix("step-")
         if not number.isdigit() or int(number) > step:
@@ -205,7 +205,7 @@ class History:
         self._path = path
 
     def add(self, record: Record) -> None:
-        """Append a record, whole or not at all, in place of a partial last one. Raises OSError if the disk is full."""
+        """Append a record completely or not at all, replacing an incomplete last line. Raises OSError if this fails."""
         left = (json.dumps(record) + "\n").encode()
         with self._path.open("a+b", buffering=0) as file:
             whole = file.seek(0, os.SEEK_END)
@@ -227,7 +227,7 @@ class History:
             os.fsync(file.fileno())
 
     def read(self) -> list[Record]:
-        """Return all complete records, skipping damaged lines with a warning."""
+        """Return all complete records, skipping damaged lines with a warning; none if the file is missing."""
         if not self._path.exists():
             return []
         records: list[Record] = []
@@ -251,8 +251,8 @@ class History:
 class Refresh:
     """Metadata of one refresh.
 
-    number: counted from 0. step: training step of the model that was used. queries, negatives: how many were mined.
-    seconds: time by operation: `encode` (corpus), `queries` (encoding), `search`, `write`, and `index` if one is built.
+    number: counted from 0. step: training step of the model that mined. queries: number of queries mined for.
+    negatives: number of negatives. seconds: by operation: `encode` (corpus), `queries`, `search`, `write`, any `index`.
     counts: dropped candidates by reason, and negatives that are relevant to queries of another split, by split.
     """
 
@@ -290,14 +290,14 @@ class RefreshFolder:
         return self._path(number) / layout.NEGATIVES
 
     def partial(self, number: int) -> Path:
-        """Create and return an empty folder to write a refresh in, removing an unfinished one."""
+        """Create and return an empty folder to write refresh `number` in, removing an unfinished one."""
         path = self._path(number).with_suffix(".partial")
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
         return path
 
     def publish(self, refresh: Refresh, oldest: int | None = None) -> None:
-        """Publish the refresh in its partial folder, then remove refreshes before `oldest`, or all but the newest two.
+        """Publish a refresh from its partial folder; remove refreshes before `oldest`, by default all but the last two.
 
         A published refresh is complete: its manifest lists the file sizes and is on disk before the rename.
         """
@@ -319,9 +319,9 @@ class RefreshFolder:
         return sorted(int(path.name) for path in self.folder.glob("*") if path.name.isdigit())
 
     def newest(self, step: int | None = None, report: Callable[[str], None] = lambda line: None) -> Refresh | None:
-        """Return the newest complete refresh, or None; with `step`, only refreshes by models up to that step count.
+        """Return the newest complete refresh, if any; with `step`, the newest by a model of at most that step.
 
-        Damaged refreshes are removed and reported.
+        Damaged refreshes are removed, each with a call of `report`.
         """
         for number in reversed(self.numbers()):
             try:
@@ -336,7 +336,7 @@ class RefreshFolder:
         return None
 
     def forget_after(self, step: int, report: Callable[[str], None] = lambda line: None) -> None:
-        """Remove refreshes and vectors from models after `step`, where training resumes."""
+        """Remove refreshes and corpus vectors of models later than `step`, where training resumes."""
         while (newest_one := self.newest(report=report)) and newest_one.step > step:
             self.remove(newest_one.number)
         for path in self.folder.glob("vectors-*"):
@@ -352,11 +352,11 @@ class RefreshFolder:
         shutil.rmtree(doomed, ignore_errors=True)
 
     def vectors(self, step: int) -> Path:
-        """Return the folder of the corpus vectors from the model of `step`."""
+        """Return the folder for the corpus vectors that the model of `step` computes."""
         return self.folder / f"vectors-{step:09d}"
 
     def tidy(self, step: int | None = None) -> None:
-        """Remove the corpus vectors of all steps but `step`, and partial refreshes, left by dead processes."""
+        """Remove what dead processes left: partial refreshes, and corpus vectors of all steps except `step`, if any."""
         current = None if step is None else self.vectors(step)
         for path in [*self.folder.glob("vectors-*"), *self.folder.glob("*.partial")]:
             if path != current:

@@ -60,7 +60,7 @@ class Teacher:
 
 
 def write_teacher(folder: Path, corpus: Corpus, lists: Iterable[RankedList]) -> None:
-    """Write teacher scores block by block, from one ranked list per training query, in query order.
+    """Write the files for `Teacher.open` block by block; lists: one ranked list per training query, in query order.
 
     Documents that are not in the corpus are skipped.
     """
@@ -80,11 +80,11 @@ def write_teacher(folder: Path, corpus: Corpus, lists: Iterable[RankedList]) -> 
 class Guide:
     """The vectors of a fixed guide model, which detects false negatives in a batch.
 
-    documents: the guide's index of the corpus. queries: float32 [Q, d], memory-mapped, vectors of the training queries.
-    name: digest of the sources of the index and the queries.
+    documents: the guide's index of the corpus. queries: vectors of the training queries, float32 [Q, d], memory-mapped.
+    name: digest of what the index and the queries were made from.
 
     Source: Solatorio, GISTEmbed: Guided In-sample Selection of Training Negatives for Text Embedding Fine-tuning
-    (2024), section 3, where the guide encodes each batch.
+    (2024), section 3; there, the guide encodes each batch during training.
     """
 
     documents: StoredSearcher | DenseSearcher
@@ -95,7 +95,7 @@ class Guide:
         """Return the vectors of training `queries`, int64 [B], and corpus `rows`, int64 [D]: float32 [B, d] and [D, d].
 
         Raises:
-            UsageError: the index does not have one vector per document of the queries' dimension.
+            UsageError: the index does not have one vector per document, or its dimension is not that of the queries.
         """
         from hardneg.indexes.candidate_scoring import encoded_rows
 
@@ -114,7 +114,7 @@ class QueryOrder:
     size: int
 
     def of(self, chosen: Rows, epoch: int, seed: int) -> Rows:
-        """Return the queries of an epoch in order, int64 [n]; chosen: int64 [C], the usable queries."""
+        """Return an epoch's queries in training order, int64 [n]; chosen: int64 [C], positions of usable queries."""
         return self.plugin.order(self.groups, chosen, self.size, epoch=epoch, seed=seed)
 
     @property
@@ -137,7 +137,7 @@ class NegativeLists(Protocol):
         """The number of negatives of each row, int64."""
 
     def pick(self, row: int, positions: Rows) -> list[str]:
-        """Return the document ids of a row's negatives at the given positions, int64 [n]."""
+        """Return the document ids of a row's negatives at `positions`, int64 [n]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +161,7 @@ class TrainingData:
     guide: Guide | None = None
 
     def only(self, rows: Sequence[int]) -> "TrainingData":
-        """Return the training data of a subset of the queries, given by position."""
+        """Return this data with only the queries at the positions `rows`, in that order."""
         query_ids, texts = ([column[row] for row in rows] for column in (self.query_ids, self.texts))
         return replace(self, query_ids=query_ids, texts=texts)
 
@@ -193,7 +193,7 @@ class SampledBatch:
     queries: Rows = field(default_factory=_none)
 
     def at(self, rows: Rows) -> "SampledBatch":
-        """Return the batch permuted by `rows`, int64 [B]; `owner` is then no longer ascending."""
+        """Return the batch with its rows permuted by `rows`, int64 [B]; the new `owner` may not be ascending."""
         ids, texts = [self.query_ids[row] for row in rows.tolist()], [self.texts[row] for row in rows.tolist()]
         teacher, owner = None if self.teacher is None else self.teacher[rows], np.argsort(rows)[self.owner]
         return SampledBatch(ids, texts, self.documents[rows], self.known, owner, teacher, self.queries[rows])
@@ -205,7 +205,7 @@ class QueryRows:
 
     queries: int64 [B], positions in the training data.
     known: int64 [K], rows of the corpus; owner: int64 [K], ascending, the batch row of each.
-    aside, aside_owner: the same for documents that are excluded because they contain the query's own text.
+    aside, aside_owner: the same for other excluded documents: the query's text, or positives of queries with that text.
     """
 
     query_ids: list[str]
@@ -220,11 +220,11 @@ class QueryRows:
 class Examples:
     """An endless sequence of training examples, epoch after epoch.
 
-    Each query's positive and n negatives are redrawn in every epoch, according to the options `drawing`. Negatives are
-    drawn without replacement, unless there are fewer than n.
+    Each query's positive and n (`negatives_per_query`) negatives are redrawn in every epoch, as the options `drawing`
+    specify. Negatives are drawn without replacement, unless there are fewer than n.
 
     skipped: numbers of skipped queries and positives, by reason. queries: int64 [C], positions of the usable queries in
-    the training data.
+    the training data. Raises TrainingError if no query is usable.
     """
 
     def __init__(
@@ -275,7 +275,7 @@ class Examples:
         return digest([*named, *(other.name for other in sources if other is not None)])
 
     def draw(self, start: int, count: int) -> SampledBatch:
-        """Draw the examples from `start` to `start + count`. Raises DataError if a negative is not in the corpus."""
+        """Return `count` examples from position `start` on. Raises DataError if a negative is not in the corpus."""
         epochs, queries, turns = self._at(start, count)
         batch = self.of(queries)
         draws = list(map(self._draw, queries.tolist(), epochs.tolist(), turns.tolist()))
@@ -288,7 +288,7 @@ class Examples:
         return SampledBatch(batch.query_ids, batch.texts, documents, known, owner, teacher, queries)
 
     def ask(self, start: int, count: int) -> QueryRows:
-        """Return `count` queries from position `start` of the sequence on, with their known positives."""
+        """Return the queries of `count` examples from position `start` on, with their known positives."""
         return self.of(self._at(start, count)[1])
 
     def of(self, queries: Rows) -> QueryRows:
@@ -341,7 +341,7 @@ class Examples:
 
 
 def times_before(queries: Rows) -> Rows:
-    """Return how often each element of `queries` occurs before its position; queries and result: int64 [n]."""
+    """Return how often each element of `queries` occurs earlier in `queries`; both int64 [n]."""
     order = queries.argsort(stable=True)
     number = np.empty_like(queries)
     number[order] = np.arange(len(queries)) - np.searchsorted(queries[order], queries[order])
@@ -368,10 +368,10 @@ def margin_bins(scores: Scores) -> Rows:
 
 
 def by_margin(scores: Scores, width: int, source: np.random.Generator) -> Rows:
-    """Draw positions of negatives, int64 [width]: first a random non-empty margin bin, then a random position in it.
+    """Draw positions of negatives, int64 [width], each from a random non-empty margin bin, uniformly within that bin.
 
-    No scored negative is drawn twice before all are drawn once. If none has a score, positions are drawn uniformly.
-    scores: float32 [n], teacher scores of the negatives, nan if missing.
+    No scored negative is drawn twice before all are drawn once. Negatives without a score are drawn only if none has
+    one, then uniformly. scores: float32 [n], teacher scores of the negatives, nan if missing.
     """
     bins, positions = margin_bins(scores), np.empty(width, np.int64)
     if (bins < 0).all():

@@ -32,10 +32,10 @@ CHECKPOINT_SECONDS = 300.0
 class TrainingResult:
     """The result of a training run.
 
-    history: records with `step`, counted from 1, and either `loss`, `learning_rate`, `gradient_norm` and
-    `gradient_norms` (by group of layers), or `dev`, the metrics measured after the step. steps: number of steps taken.
-    best, best_step: the best dev metric, if measured, and its step. skipped: numbers of skipped queries and positives,
-    by reason. earlier: seconds spent by interrupted runs up to the checkpoint that this run resumed from.
+    history: records with `step`, the number of finished steps, and either `dev`, the metrics measured then, or the
+    values of the last step, as in `hardneg.training.step.records`. steps: number of finished steps. best, best_step:
+    the best dev metric, if measured, and its step. skipped: numbers of skipped queries and positives, by reason.
+    earlier: seconds spent by interrupted runs up to the checkpoint that this run resumed from.
     """
 
     history: list[Record]
@@ -62,11 +62,11 @@ def learn(
     progress: Progress,
     validate: Validate | None = None,
 ) -> TrainingResult:
-    """Train in place; the encoder ends up with the last weights, or the best on dev given `validate` and `keep_best`.
+    """Train the method's encoder in place to the last weights or, with `validate` and `keep_best`, the best on dev.
 
     A call with the same arguments resumes from `history.jsonl` and `checkpoints/` in `folder`; on a CPU, the resulting
     weights equal those of an uninterrupted run bit for bit. `kept/` has intermediate models. In a distributed run, each
-    process calls this with the same arguments for a share of each batch; the first validates, reports and writes.
+    process makes the same call and trains on a share of each batch; the first one validates, reports and writes.
 
     Raises:
         UsageError: the options are invalid, or `validate` does not return the option `metric`.
@@ -264,10 +264,10 @@ def accelerated(device: torch.device) -> Any:
 
 
 def distributed(module: nn.Module) -> nn.Module:
-    """Return the module, wrapped to average gradients over all processes if there are several, on its weights' device.
+    """Return the module or, if there are several processes, a wrapper that averages gradients over all of them.
 
-    accelerate itself would use the GPU with the number of the process's rank. The wrapper accepts weights that the
-    forward pass does not use, such as a pooler's.
+    The wrapper keeps the device, while accelerate would use the GPU numbered by the process's rank. It accepts weights
+    that the forward pass does not use, such as a pooler's.
     """
     if world().size == 1:
         return module

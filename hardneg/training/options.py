@@ -16,13 +16,13 @@ from hardneg.store import FREE, LATER, legacy_key_names, options_in_key
 def option(
     default: Any, meaning: str, *, least: float | None = None, above: float | None = None, key: Any = None
 ) -> Any:
-    """Declare an options field; the bound `above` is exclusive; key: `FREE` or `LATER` if not always part of keys."""
+    """Declare an option with help text `meaning`; `above` is exclusive; key: `FREE` or `LATER` if not in every key."""
     bounds = {"least": least, "above": above}
     return field(default=default, metadata={"help": meaning, **bounds, **(key or {})})
 
 
 def with_default(owner: type[Any], name: str, default: Any) -> Any:
-    """Redeclare an option of a base class with another default."""
+    """Redeclare option `name` of the base class `owner` with another default."""
     (inherited,) = (each for each in fields(owner) if each.name == name)
     return field(default=default, metadata=inherited.metadata)
 
@@ -136,7 +136,7 @@ class LearningOptions(CheckedOptions):
     keep_best: bool = option(True, "Keep the best weights by `metric` instead of the last ones.")
 
     def total_steps(self, queries: int) -> int:
-        """Return the number of steps to train on `queries` queries; a partial last step is filled from another pass."""
+        """Return `max_steps`, or the steps that `epochs` passes over `queries` queries take, rounded up, at least 1."""
         if self.max_steps is not None:
             return self.max_steps
         examples = round((self.epochs or 0) * queries)
@@ -279,7 +279,7 @@ class Devices(CheckedOptions):
     inferencer: int = option(1, "Share of the devices for mining.", least=1)
 
     def mining(self, trainer: Any, here: distributed.World, gpus: int) -> Sequence[str]:
-        """Return the inferencer's devices; trainer: the `torch.device` of a trainer process; gpus: number of GPUs."""
+        """Return the inferencer's devices; trainer: a trainer's device; here: its `World`; gpus: the number of GPUs."""
         if trainer.type == "cpu":
             return ["cpu"]
         wanted = max(1, here.local_size * self.inferencer // self.trainer)
@@ -287,7 +287,7 @@ class Devices(CheckedOptions):
         return [f"cuda:{number}" for number in free] or [str(trainer)]
 
     def threads(self, total: int, here: distributed.World) -> tuple[int, int]:
-        """Divide `total` threads among the trainer processes and the inferencer, with at least one each."""
+        """Divide `total` threads; return the numbers for each trainer process and the inferencer, at least 1 each."""
         together = total * self.trainer // (self.trainer + self.inferencer)
         return max(1, together // here.local_size), max(1, total - together)
 

@@ -78,13 +78,13 @@ class Mining:
     backend: IndexBackend | None = None
 
     def trainable(self, number: int) -> list[int]:
-        """Return the positions of the queries of refresh `number` that have positives, as training requires."""
+        """Return the positions of the queries that refresh `number` mines for: those in its part with positives."""
         data = self.data
         queries = chunk(len(data.query_ids), number, self.options.query_chunks)
         return [position for position in queries if data.positives.get(data.query_ids[position])]
 
     def selection(self, number: int) -> choosing.Choosing:
-        """Return the configured selection of negatives from the top hits in refresh `number`."""
+        """Return an object that selects negatives from the top hits in refresh `number`, as configured."""
         data, chosen, seed = self.data, self.options, derive_seed(self.seed, "refresh", number)
         if self.miner is not None:
             miner: NegativeMiner = FirstNegatives(self.miner, chosen.negatives)
@@ -95,7 +95,7 @@ class Mining:
         return choosing.Choosing(data.corpus, data.positives, miner, self.filters, seed)
 
     def searcher(self, folder: Path, device: str) -> Searcher:
-        """Return a searcher for the documents encoded in `folder`, with an index that `backend` builds, else exact."""
+        """Return a searcher of the documents encoded in `folder`: the backend's index, or exact search on `device`."""
         exact, built = ExactOptions(device=device), folder / "searched"
         if self.backend is None:
             searcher: Searcher = open_store(folder, exact)
@@ -109,7 +109,7 @@ class Mining:
 
 
 def chunk(count: int, number: int, chunks: int) -> range:
-    """Return part `number` modulo `chunks` of `count` consecutive items; the last part includes the remainder."""
+    """Return the positions in part `number` modulo `chunks` of `count` items; the last part includes the remainder."""
     size, position = count // chunks, number % chunks
     return range(position * size, count if position == chunks - 1 else (position + 1) * size)
 
@@ -117,7 +117,7 @@ def chunk(count: int, number: int, chunks: int) -> range:
 def known_to_be_relevant(
     positives: Mapping[str, Sequence[str]], refresh: RefreshOptions
 ) -> Mapping[str, Sequence[str]]:
-    """Return the positives by query id that training and mining use: all of them, or the last (option `excluded`)."""
+    """Return the positives, by query id, that training and mining use: all, or only the last (option `excluded`)."""
     if refresh.excluded == "last":
         return {query_id: doc_ids[-1:] for query_id, doc_ids in positives.items()}
     return positives
@@ -129,10 +129,10 @@ def mine_refresh(
     """Mine with the model of training step `step` and publish the result as refresh `number`, counted from 0.
 
     Memory does not grow with the corpus, since its vectors are written and searched block by block. Vectors of the same
-    model that a killed process left behind are reused. In a distributed run, each process calls this with the same
-    arguments and encodes a part of the corpus; the first process does the rest, and the others return None.
+    model that a killed process left behind are reused. In a distributed run, each process makes the same call and
+    encodes a part of the corpus; the first process does the rest and returns the refresh; the others return None.
 
-    encoders: a copy of the model per device; each encodes a part of the corpus, and the first encodes the queries.
+    encoders: one copy of the model per device; each encodes a part of the corpus, and the first encodes the queries.
 
     Raises:
         OSError: the disk is full or cannot be written; the partial refresh is removed.
@@ -202,7 +202,7 @@ def _hits(
 class Settings:
     """The inferencer's settings, written by the trainer.
 
-    model: the initial model. collection, checkpoints, refreshes: folders. split: split of the queries. first: first
+    model: the initial model. collection, checkpoints, refreshes: folders. split: the queries' split. first: the first
     step to mine at. devices: devices to encode on. threads: number of CPU threads. segments: windows that documents are
     split into, if any. pseudo_positives: a file of negatives whose positives also count as relevant. miner, filters,
     backend: plugins, as in `Mining`.
@@ -232,7 +232,7 @@ class Settings:
         return TypeAdapter(cls).validate_json(path.read_bytes())
 
     def mining(self) -> Mining:
-        """Return the mining configuration, with the collection and the plugins opened."""
+        """Open the collection, configure the plugins, and return the mining configuration."""
         collection, refresh = StoredCollection.open(Path(self.collection)), self.options
         queries = collection.queries(self.split)
         known: Mapping[str, Sequence[str]] = qrels.positives(collection.all_qrels())
@@ -249,14 +249,14 @@ class Settings:
 
 
 def serve(settings: Settings, wait: Callable[[float | None], None], report: Callable[[str], None]) -> None:
-    """Mine with the newest checkpoint whenever a refresh is due; never return.
+    """Mine with the newest checkpoint whenever a refresh is due; never return. wait: waits for a checkpoint or timeout.
 
-    A checkpoint that is removed while it is being read is skipped. A full disk is reported once and retried at the next
-    checkpoint or after `AGAIN` seconds. A refresh with nothing to train on is reported, and the next part of the
-    queries is mined with the next checkpoint, unless training is waiting for this refresh.
+    A checkpoint that is removed while it is being read is skipped. A failed write, as on a full disk, is reported once,
+    and mining is retried at the next checkpoint or after `AGAIN` seconds. A refresh with nothing to train on is
+    reported, and the next part of the queries is mined with the next checkpoint.
 
-    Raises:
-        TrainingError: there is nothing to start training on.
+    Raises ArtifactError if the newest checkpoint is damaged.
+    Raises TrainingError if the refresh that training starts with has nothing to train on.
     """
     folder = RefreshFolder(Path(settings.refreshes))
     checkpoints = Checkpoints(Path(settings.checkpoints), "")

@@ -44,10 +44,10 @@ class JoinedCorpora:
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Training data from several collections by name, in alphabetical order.
+    """Training data from several collections; sources: by name, in alphabetical order.
 
-    temperature: a source of n queries is drawn with probability proportional to n^(1/temperature). one_source: draw one
-    source per batch instead of one per example. segments: windows that the documents of all sources are split into.
+    temperature: a source of n examples is drawn with probability proportional to n^(1/temperature). one_source: draw
+    one source per batch, not one per example. segments: windows that all documents are split into, if any.
     """
 
     sources: Mapping[str, TrainingData]
@@ -66,7 +66,7 @@ class Mixture:
 
 
 class MixedExamples:
-    """An endless sequence of examples from several sources, each source in the same order as in training on it alone.
+    """An endless sequence of examples from several sources; each source keeps the order of training on it alone.
 
     An epoch has as many examples as all sources together. Consecutive batches may come from one source, and a source
     may start its next epoch while another is in its first. skipped: numbers of skipped queries and positives, by reason
@@ -92,19 +92,19 @@ class MixedExamples:
         return self._length
 
     def digest(self) -> str:
-        """Return a digest of the examples of all sources and of how they are drawn."""
+        """Return a digest of the examples of all sources and of how sources are drawn."""
         of = self._mixture
         examples = [examples.digest() for examples in self._examples]
         return digest([of.temperature, of.one_source, [*of.sources], [], [], examples])
 
     def counts(self, batches: int) -> dict[str, int]:
-        """Return the number of examples from each source in the first `batches` batches, by name."""
+        """Return the number of examples from each source, by name, in the first `batches` batches."""
         of, size = self._mixture, self._batch_size
         drawn = self._order.counts(batches) * size if of.one_source else self._order.counts(batches * size)
         return dict(zip(of.sources, drawn.tolist(), strict=True))
 
     def draw(self, start: int, count: int) -> SampledBatch:
-        """Draw the examples from `start` to `start + count`. Raises DataError if a negative is not in its corpus."""
+        """Return `count` examples from position `start` on. Raises DataError if a negative is not in its corpus."""
         if self._mixture.one_source:
             sources, numbers = self._order.at(start // count, 1)
             return self._drawn(int(sources[0]), int(numbers[0]) * count, count)
@@ -154,7 +154,7 @@ class SourceOrder:
         self._last = lru_cache(2)(self._numbered)
 
     def at(self, start: int, count: int) -> tuple[Rows, Rows]:
-        """Return, for `count` draws from `start` on, the source and the number of its earlier draws; int64 [count]."""
+        """Return the sources of `count` draws from `start` on, int64 [count], and how often each was drawn before."""
         first, skipped = divmod(start, _BLOCK)
         parts = map(self._last, range(first, -(-(start + count) // _BLOCK)))
         sources, numbers = map(np.concatenate, zip(*parts, strict=True))
@@ -200,7 +200,7 @@ class JoinedLists:
 
 
 def mixed(data: TrainingData, more: TrainingData) -> TrainingData:
-    """Merge the queries, positives and negatives of two training sets over the same corpus; the rest is from `data`.
+    """Return `data` extended by the queries, positives and (if both have any) negatives of `more`, on the same corpus.
 
     Source: Qu et al., RocketQA (NAACL 2021), step 4: labelled and augmented data are mixed without weights.
 

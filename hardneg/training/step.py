@@ -57,7 +57,7 @@ class ExampleTraining:
         """Prepare to start or resume at a step, with the weights of that step."""
 
     def batches(self, starts: range, size: int) -> Iterator[Any]:
-        """Yield a batch of `size` queries for each start position, tokenised one batch ahead; it has `query_ids`."""
+        """Yield a batch of `size` queries, with `query_ids`, for each start position; one batch is tokenised ahead."""
         return batches.ahead(lambda start: self.make(self.examples.draw(start, size)), starts)
 
     def make(self, drawn: SampledBatch) -> Any:
@@ -76,12 +76,12 @@ class ExampleTraining:
     ) -> tuple[Tensor, Tensor | None]:
         """Return the loss of a batch and the penalty to add to it, if any.
 
-        done: the fraction of steps that are finished, at least 0 and below 1.
+        model, half: as in `scores`. done: the fraction of steps that are finished, at least 0 and below 1.
         """
         return loss(self.scores(model, batch, half)), None
 
     def log_metrics(self, step: int) -> checkpoint.Record:
-        """Return values to log after `step` in addition to the loss, if any."""
+        """Return additional values to log after `step`; empty if there are none."""
         return {}
 
 
@@ -149,7 +149,7 @@ class Learner:
 
 
 def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: float) -> TakenStep:
-    """Perform one training step, counted from 0, accumulating the gradients of its batches.
+    """Perform training step `step`, counted from 0, with the accumulated gradients of its batches.
 
     Dropout depends on the seed, the step, and the number of the batch in the step, so that a resumed run repeats it;
     each process has its own dropout.
@@ -244,7 +244,7 @@ def make_optimizer(module: nn.Module, options: LearningOptions) -> torch.optim.O
 
 
 def schedule_factor(step: int, total: int, options: LearningOptions) -> float:
-    """Return the learning-rate factor at a step, from 0: it rises to 1 in the warm-up, then follows `decay`."""
+    """Return the learning-rate factor at `step`, counted from 0: it rises to 1 in the warm-up, then follows `decay`."""
     steps = options.warmup_steps
     warmup = math.ceil(options.warmup_ratio * total) if steps is None else steps
     if step < warmup:

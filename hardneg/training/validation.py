@@ -24,7 +24,7 @@ _DEPTH, _QUERIES = 100, 256
 
 @dataclass(frozen=True, eq=False)
 class ValidationData:
-    """The dev queries, their gains by query and document id, and the run that supplies the pool.
+    """The dev queries, their qrels, and the run whose top documents are ranked.
 
     segments: windows that documents are split into, if any; the best window then determines a document's score.
     """
@@ -41,9 +41,9 @@ class ValidationData:
 class Pool:
     """A subset of the corpus, and the Q dev queries that have a relevant document.
 
-    rows: int64 [N], ascending rows of the corpus. texts: query texts. gains: int64 [J], positive, in query order.
-    query: int64 [J], the query of each gain. position: int64 [J], index into `rows`, or -1 for a document that is not
-    in the corpus and therefore counts as not retrieved.
+    rows: int64 [N], ascending rows of the corpus. texts: query texts. gains: int64 [J], grades above 0, in query order.
+    query: int64 [J], the query of each grade. position: int64 [J], the judged document's index in `rows`, or -1 if it
+    is not in the corpus and therefore counts as not retrieved.
     """
 
     rows: Rows
@@ -56,7 +56,7 @@ class Pool:
 def pool_validation(encoder: Encoder, data: ValidationData, depth: int) -> Callable[[], dict[str, float]]:
     """Return a function that measures the encoder's current `mrr@10`, `ndcg@10` and `recall@100`.
 
-    For sparse and multi-vector encoders it adds the mean number of weights or vectors, `per_query` and `per_document`.
+    Sparse and multi-vector encoders also get the mean numbers of weights or vectors, `per_query` and `per_document`.
     The pool consists of all dev positives and the first `depth` documents of the run for each dev query. Without the
     rest of the corpus, the metrics are too high, but they allow checkpoints to be compared.
 
@@ -83,7 +83,7 @@ def pool_validation(encoder: Encoder, data: ValidationData, depth: int) -> Calla
 
 
 def make_pool(data: ValidationData, depth: int) -> Pool:
-    """Build the pool for `pool_validation`. Raises TrainingError if no relevant document is in the corpus."""
+    """Return the pool described in `pool_validation`. Raises TrainingError if no relevant document is in the corpus."""
     judged = [
         (number, doc_id, relevance)
         for number, query_id in enumerate(data.query_ids)
@@ -126,7 +126,7 @@ def rerank_validation(
 ) -> Callable[[], dict[str, float]]:
     """Return a function that measures the network's current `mrr@10`, `ndcg@10` and `recall@100`.
 
-    It reranks the first `depth` documents of the run for each dev query; other relevant documents count as not found.
+    For each dev query, the run's first `depth` documents are reranked; other relevant documents count as not found.
 
     Raises:
         TrainingError: no dev query has a relevant document.
@@ -159,8 +159,8 @@ def rerank_validation(
 class StalenessWatch:
     """A callable that measures, every `every` steps, how stale the negatives of the training queries in `batch` are.
 
-    batch: Q queries. lists: function that returns their negatives, given their vectors: int64 [Q, n], padded with -1;
-    positives are skipped. documents: size of the index. depth: number of top documents to compare the negatives with.
+    batch: Q queries. lists: function that maps the encoded queries to their negatives, int64 [Q, n], padded with -1;
+    positives are ignored. documents: size of the index. depth: number of negatives to compare with as many top hits.
     Ranks in the whole corpus are measured only if there is one vector per document.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 8.2.
@@ -175,7 +175,7 @@ class StalenessWatch:
     depth: int
 
     def __call__(self, step: int) -> checkpoint.Record:
-        """Return `drift`: `mrr@10` and, if possible, `overlap`, `best_rank` and its median; empty if none is due."""
+        """Return `drift`: `mrr@10` and, if possible, `overlap`, `best_rank`, `best_rank_median`; empty if not due."""
         if step % self.every:
             return {}
         queries = self.encoder.encode(self.batch.texts, "query")

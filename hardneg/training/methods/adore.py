@@ -55,7 +55,7 @@ class NegativeSource:
         raise NotImplementedError
 
     def in_use(self, batch: QueryRows, vectors: Encoded) -> Rows:
-        """Return the current lists of B encoded queries, int64 [B, K], padded with -1."""
+        """Return the lists that a batch with encoded queries `vectors` would now get, int64 [B, K], padded with -1."""
         return self.lists(batch, -1, None)
 
 
@@ -86,7 +86,7 @@ class DynamicNegatives(NegativeSource):
 
 @dataclass
 class RandomNegatives(NegativeSource):
-    """Random negatives: documents drawn uniformly from the corpus at each step."""
+    """Random negatives: at each step, `depth` documents per query, drawn uniformly from a corpus of `documents`."""
 
     documents: int
     depth: int
@@ -134,7 +134,7 @@ class NegativeTable(NegativeSource):
 
 
 def mined_lists(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
-    """Return a function that yields the first `depth` negatives of each query in a file of negatives."""
+    """Return a function that yields each query's first `depth` negatives in a file, or none if it lacks the query."""
     row_of = {query_id: row for row, query_id in enumerate(negatives.query_ids)}
 
     def blocks() -> Iterator[Rows]:
@@ -159,7 +159,7 @@ class LabelledLists:
     rows: int64 [B, M], rows of the corpus, padded with -1.
     ranks: int64 [B, M], ranks in the list, counted from 1 and continued for added positives; 0 for padding.
     positive: bool [B, M], known positives of the query.
-    valid: bool [B, M], false for padding, duplicates of a positive, and the query's own text.
+    valid: bool [B, M], false for padding, duplicates of a positive, and the documents `aside` in `QueryRows`.
     """
 
     rows: Rows
@@ -172,7 +172,7 @@ def label(lists: Rows, batch: QueryRows, content_hash: NDArray[np.uint64], force
     """Label the documents of lists as positive or negative, and add missing positives.
 
     lists: int64 [B, K], rows of the corpus, best first, padded with -1. content_hash: uint64 [N], by row of the corpus.
-    forced: `always` adds all missing known positives to each list, `none_retrieved` only to lists without positives.
+    forced: `always` adds all missing positives to each list, `none_retrieved` only to lists without any, `never` none.
     """
     wanted = np.zeros(len(batch.known), bool)
     if forced == "always":
@@ -215,7 +215,7 @@ class QueryTower(nn.Module):
         self._cpu = encoder.device.type == "cpu"
 
     def forward(self, queries: dict[str, Tensor]) -> tuple[Tensor, Tensor | None]:
-        """Return encoded queries, float32 [B, ...], and the trained weights of the index, if any.
+        """Return encoded queries, float32 [B, ...], and the index's trained weights, here None.
 
         Scores must use these weights, since a distributed wrapper tracks the outputs of the forward pass.
         """
@@ -304,8 +304,8 @@ class AdoreTraining(step.ExampleTraining):
 def score_batch(scores: Tensor, lists: LabelledLists, width: int, live: bool) -> ScoreBatch:
     """Return the `ScoreBatch` of labelled lists.
 
-    scores: float32 [B, M]. width: number of the M documents that come from the list, without added positives. live:
-    whether the current model ranked the lists; if so, their ranks are used, otherwise documents are ranked by `scores`.
+    scores: float32 [B, M]. width: number of leading columns from the lists, followed by added positives. live: whether
+    the current model ranked the lists; if so, their ranks are used, otherwise documents are ranked by `scores`.
     """
     positive, valid = (torch.from_numpy(mask).to(scores.device) for mask in (lists.positive, lists.valid))
     there = torch.from_numpy(lists.rows >= 0).to(scores.device)
@@ -321,7 +321,7 @@ def score_batch(scores: Tensor, lists: LabelledLists, width: int, live: bool) ->
 class JpqTower(QueryTower):
     """An encoder's query side with the centroids, float32 [M, C, d / M], and rotation, float32 [d, d], of an index.
 
-    The centroids have their own learning rate; the rotation is fixed.
+    The centroids have their own learning rate; the rotation, None if the index has none, is fixed.
     """
 
     rotation: Tensor | None

@@ -38,8 +38,8 @@ _QUERIES = 10_000  # the first ones are compared between refreshes, so that larg
 class AnceTraining(DualEncoderTraining):
     """Training of a dual encoder on refreshed negatives.
 
-    A published refresh takes effect at the first step without a drawn batch. Since batches are drawn ahead, that is one
-    step later. All batches of a step, in all processes, use the same refresh.
+    A published refresh takes effect at the first step whose batches are not drawn yet; batches are drawn one ahead. All
+    batches of a step, in all processes, use the same refresh.
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
     (ICLR 2021), section 4.
@@ -54,7 +54,7 @@ class AnceTraining(DualEncoderTraining):
         provider: "RefreshProvider",
         terms: LossTerms = LossTerms(),  # noqa: B008
     ) -> None:
-        """Use `data`'s negatives until the first refresh. Raises UsageError if `query_chunks` exceeds the queries."""
+        """Start with the negatives of `data`, if any. Raises UsageError for fewer queries than `query_chunks`."""
         if (parts := refreshing.query_chunks) > (total := len(data.query_ids)):
             raise UsageError(f"refresh.query_chunks: {total} queries cannot be split into {parts} parts; use fewer")
         super().__init__(encoder, replace(data, negatives=None), replace(options, negatives_per_query=0), terms)
@@ -116,7 +116,7 @@ class AnceTraining(DualEncoderTraining):
     def log_metrics(self, step: int) -> checkpoint.Record:
         """Return `refresh`, the number of the refresh in use, and `lag`, the steps since the model that mined it.
 
-        The first step of a refresh also has `kept`, the mean fraction of negatives shared with the previous refresh.
+        The first step with a refresh also has `kept`, the mean fraction of negatives shared with the previous refresh.
         """
         return self._uses.pop(step - 1, {})
 
@@ -187,9 +187,9 @@ def refresh_facts(
 
 
 def overlap(negatives: examples.NegativeLists, before: examples.NegativeLists) -> float | None:
-    """Return the mean fraction of a query's negatives that are also in the earlier file.
+    """Return the mean fraction of a query's negatives that are also in the file `before`.
 
-    Only queries with negatives in both files count (of the first 10,000); None without any, as with `query_chunks`.
+    Only queries with negatives in both files' first 10,000 rows count; None if there are none, as with `query_chunks`.
     """
     has, had = (
         {name: {*each.pick(row, np.arange(each.counts[row]))} for row, name in enumerate(each.query_ids[:_QUERIES])}
@@ -347,7 +347,7 @@ class BackgroundProvider:
     _last: int = -1
 
     def prepare(self, step: int) -> None:
-        """Start the other process or notify it of the checkpoint; wait if there are no negatives to train on yet.
+        """Start the other process, or notify it of a new checkpoint; wait while there are no negatives to train on.
 
         Raises:
             TrainingError: there are no negatives, and the other process has failed.

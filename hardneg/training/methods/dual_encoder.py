@@ -74,10 +74,10 @@ Change = Callable[[Tensor], Tensor]
 
 
 def stored(vectors: Tensor, precision: types.StoredPrecision) -> Tensor:
-    """Quantize and decode vectors like an index of this precision, with a straight-through gradient.
+    """Quantize and decode vectors, float [n, d], like an index of this precision, with a straight-through gradient.
 
-    `int8` matches index `sq8`: 255 steps between the minimum and maximum of each dimension. `binary` matches index
-    `binary`: the sign of each number, scaled to the mean norm of the vectors.
+    `float32` changes nothing. `int8` matches index `sq8`: 255 steps between the minimum and maximum of each dimension.
+    `binary` matches index `binary`: the sign of each number, scaled to the mean norm of the vectors.
 
     Source: Bengio, Léonard and Courville, Estimating or Propagating Gradients Through Stochastic Neurons for
     Conditional Computation (2013), section 5, for the gradients.
@@ -111,7 +111,7 @@ class LossTerms:
     precisions: tuple[types.StoredPrecision, ...] = ()
 
     def named_with(self, examples: str) -> str:
-        """Return a digest of the examples and these terms, or the examples' own digest if there are no terms."""
+        """Return a digest of these terms and `examples`, the examples' digest; without terms, return `examples`."""
         if self == LossTerms():
             return examples
         guided, of = None if self.guided_mask is None else asdict(self.guided_mask), self.regularizer
@@ -145,7 +145,7 @@ class LossTerms:
         encoder.truncated(torch.zeros(1, encoder.dimension), min(self.dims, default=encoder.dimension))
 
     def loss(self, encoder: Any, loss_of: Callable[[Change, Change], Tensor]) -> Tensor:
-        """Return the weighted sum of the losses over all numbers of dimensions and precisions of the documents.
+        """Return the sum of the losses over all `precisions` and `dims`, weighted as in `dims`.
 
         loss_of: function that returns the loss, given a function that truncates texts and one that quantizes documents.
         """
@@ -159,7 +159,7 @@ class LossTerms:
         return torch.stack(losses).sum()
 
     def penalty(self, queries: Tensor, documents: Tensor, column: Tensor, done: float) -> Tensor | None:
-        """Return the regularizer's penalty for the encoded queries, float [B, ...], and distinct documents [D, ...].
+        """Return the regularizer's penalty, if any, for encoded queries, float [B, ...], and documents, float [D, ...].
 
         column: int64 [M], the document of each column of the scores. done: the fraction of finished steps.
         """
@@ -215,7 +215,7 @@ class DualEncoderTraining(step.ExampleTraining):
         return self._terms.named_with(self.examples.digest())
 
     def scores(self, model: Any, batch: batches.Batch, half: bool) -> types.ScoreBatch:
-        """Return the `ScoreBatch` of every query and every document of the batch, over all processes."""
+        """Return the `ScoreBatch` of the whole batch, with the queries and the documents of all processes."""
         return self._scored(*self._encoded(model, batch, half), batch)
 
     def minimised(
@@ -298,8 +298,8 @@ def train(
 class Towers:
     """Functions that encode one side or both sides; `context` creates the context manager of a pass.
 
-    `both` may be wrapped for distributed training. As the wrapper expects, it is called once with a graph, after all
-    other parts, and then reduces the gradients that all parts have accumulated; the other parts bypass it.
+    `both` may be wrapped for distributed training. Of the calls with a graph, that of `both` is the last, since the
+    wrapper then reduces the gradients that all calls have accumulated; calls of `one` bypass the wrapper.
     """
 
     one: Callable[[Features, Any], Tensor]

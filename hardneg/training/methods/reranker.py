@@ -68,7 +68,7 @@ class RerankerTraining(step.ExampleTraining):
         return digest([self.examples.digest(), self.encoder.module.max_seq_length])
 
     def scores(self, model: Any, batch: PairBatch, half: bool) -> ScoreBatch:
-        """Return scores of each query's own documents, over all processes, with perturbed embeddings if adversarial."""
+        """Return scores [B, W] of each query's own documents, over all processes; `adversarial` perturbs embeddings."""
         if not self._size:
             return self._scores(model, batch, half)
         layer = self.encoder.embeddings

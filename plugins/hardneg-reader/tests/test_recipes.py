@@ -122,7 +122,7 @@ def test_the_report_has_a_table_of_what_was_read(recipe: Path, made: dict[str, A
 
 @pytest.mark.slow
 def test_a_killed_recipe_ends_alike(recipe: Path, made: dict[str, Artifact]) -> None:
-    """Killed at the fifth step of eight, behind a checkpoint, and in the third reading, behind 32 of 36 questions."""
+    """Killed at the fifth step of eight, after a checkpoint, and in the third reading, after 32 of 36 questions."""
     store = recipe.parent / "killed"
     for title, count in (("training", 5), ("reading", 3)):
         program = [sys.executable, str(KILLED), str(recipe), str(store), title, str(count)]

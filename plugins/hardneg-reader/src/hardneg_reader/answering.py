@@ -73,9 +73,9 @@ class ReadOptions:
 def read(
     reader: Reader, corpus: hp.Corpus, questions: Iterable[Question], options: ReadOptions
 ) -> Iterator[tuple[Question, dict[int, Answer]]]:
-    """Yield the answers to each question by number of passages, in order; up to 96 questions are in memory.
+    """Yield each question with its answers by number of passages; up to 96 questions are in memory.
 
-    The answer is the best span of the passage with the highest selection score among that number of top passages.
+    Each answer is the best span of the passage with the highest selection score among that number of top passages.
 
     Raises:
         ModelError: a score is not finite.

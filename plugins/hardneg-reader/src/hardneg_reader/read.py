@@ -40,7 +40,7 @@ def exact_match(read: str, answers: Sequence[str]) -> float:
 def f1(read: str, answers: Sequence[str]) -> float:
     """Return the harmonic mean of word precision and word recall, maximised over `answers`.
 
-    If the read answer or a known answer has no words, F1 is 1 if neither has any, else 0.
+    If the read answer or a known answer has no words, F1 is 1 if neither has any, else 0. Without answers, it is 0.
     """
     return max((_overlap(normalised(read).split(), normalised(answer).split()) for answer in answers), default=0.0)
 
@@ -94,7 +94,7 @@ class Read(hp.stages.StageSpec):
         }
 
     def sections(self, sources: Mapping[str, hp.stages.ArtifactInput]) -> "list[hp.tables.Section]":
-        """Return a table of exact match and F1, with significance tests against the first row's exact match.
+        """Return a table of exact match and F1, with tests of exact match against the first source in `sources`.
 
         Source: Qu et al., RocketQA (NAACL 2021), Table 5.
         """

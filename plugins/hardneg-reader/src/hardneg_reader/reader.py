@@ -42,7 +42,7 @@ class PassageTokens:
         return int(self.begins[offset + first]), int(self.ends[offset + last])
 
     def spans(self, row: int, stretches: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the first and last token of each character range in a row's text, without truncated ranges."""
+        """Return the first and last token of each character range in a row's text, except ranges that are truncated."""
         offset, end = self.tokens.offsets[row : row + 2]
         here = offset + np.flatnonzero(self.tokens.columns[ANSWERABLE][offset:end])
         begins, ends = self.begins[here], self.ends[here]
@@ -108,7 +108,7 @@ def best_spans(starts: Tensor, ends: Tensor, longest: int) -> tuple[Tensor, Tens
     """Return the span of up to `longest` tokens with the highest P(start) P(end) in each row; ties go to the shortest.
 
     starts, ends: log-probabilities, float [n, L].
-    Returns its log-probability, float [n], -inf if there is none, and its first and last token, int64 [n].
+    Returns each span's log-probability, float [n], -inf if there is no span, and its first and last token, int64 [n].
     """
     best, first = (starts + ends).max(1)
     last = first.clone()

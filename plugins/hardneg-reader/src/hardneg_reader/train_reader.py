@@ -52,7 +52,7 @@ _Options = hp.training_options.LearningOptions
 
 @dataclass(frozen=True)
 class ReaderOptions(_Options):
-    """Training options with other defaults: one passage with an answer and 23 without, 16 questions per step.
+    """Training options with a reader's defaults: one passage with an answer and 23 without, 16 questions per batch.
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
     """

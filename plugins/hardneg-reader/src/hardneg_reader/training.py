@@ -25,7 +25,7 @@ _QUESTIONS = 256
 
 @dataclass(frozen=True, eq=False)
 class ReadingData:
-    """Questions with their passages, answers by question, and counts of unusable data by reason.
+    """Questions with their passages, answers by question id, and counts of unusable data by reason.
 
     A passage is a positive if an answer is in the part that is read. Other passages are negatives if they contain no
     answer and are not known positives.
@@ -67,7 +67,7 @@ def reading_data(
 ) -> ReadingData:
     """Split the passages of each question into those with a readable answer and those without an answer.
 
-    answers, known: the answers and the known relevant documents of each question.
+    Passages whose only answers are truncated are in neither. answers, known: answers and relevant documents by query.
     """
     passages, left_out = hp.texts.PassageAnswers(corpus, answers), Counter[str]()
     query_ids, texts = list[str](), list[str]()
@@ -122,7 +122,7 @@ def _readable(
 class ReadingBatch:
     """One batch of questions.
 
-    features: tokens of this process's share, with `passages` rows per question; the first one has an answer.
+    features: tokens of this process's share, with `passages` rows per question, the first of which has an answer.
     spans: int64 [b, S, 2], first and last tokens of the answers in that passage. there: bool [b, S], false for padding.
     """
 
@@ -138,7 +138,7 @@ class ReadingScores:
     """The network's scores of the B questions of all processes.
 
     selected: float32 [B, m], the scores of the passages; the first has the answer. spans: float32 [B], the
-    log-probability of the answer's spans in it.
+    log-probability that a span marked in the first passage is an answer.
     """
 
     selected: Tensor
@@ -177,7 +177,7 @@ class ReaderTraining(hp.ExampleTraining):
         return stores.digest([self.examples.digest(), self.encoder.spec.length])
 
     def scores(self, model: Any, batch: ReadingBatch, half: bool) -> ReadingScores:
-        """Return each question's selection scores and the log-likelihood of its answer, from all processes."""
+        """Return the selection scores and the answer's log-likelihood for each question of all processes."""
         device = self.encoder.device
         with torch.autocast(device.type, torch.bfloat16, enabled=half):
             starts, ends, selected = model({name: value.to(device) for name, value in batch.features.items()})
@@ -202,7 +202,7 @@ class ReaderTraining(hp.ExampleTraining):
 
 
 def padded_spans(spans: list[list[tuple[int, int]]]) -> tuple[Tensor, Tensor]:
-    """Return spans by question, int64 [b, S, 2], padded with 0, and a mask, bool [b, S], false for padding."""
+    """Return the spans of b questions, int64 [b, S, 2], padded with 0, and a mask, bool [b, S], false for padding."""
     most = max(map(len, spans))
     padded = torch.zeros((len(spans), most, 2), dtype=torch.int64)
     there = torch.zeros((len(spans), most), dtype=torch.bool)

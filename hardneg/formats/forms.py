@@ -40,7 +40,7 @@ JsonObject = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Options of `write_form`: the number of negatives per query, in order (None means all), and whether to add scores.
+    """Options of `write_form`. negatives: number per query, in order; None for all. scores: whether to add scores.
 
     positive_scores: returns the scores of a query's positives, float32 [positives]; None if they are unknown.
     """
@@ -67,7 +67,7 @@ class _Texts(NamedTuple):
 def write_form(
     form: str, path: Path, negatives: Iterable[Negatives], queries: Queries, corpus: Corpus, options: WriteOptions
 ) -> dict[str, int]:
-    """Stream negatives to a file, completely or not at all; return the number of `rows`, and omissions by reason.
+    """Stream negatives to a file, completely or not at all; return the numbers of `rows` and of omissions, by reason.
 
     Raises:
         UsageError: the form is unknown, the file's suffix is wrong, or `n-tuple` has no number of negatives.
@@ -143,7 +143,7 @@ def _records(form: str, rows: Iterable[_Texts], options: WriteOptions, counts: C
 
 
 def write_tevatron_corpus(path: Path, corpus: Corpus) -> int:
-    """Write the corpus of `tevatron-v2` as JSON Lines with `docid` and `text` (title, space, text); return its size.
+    """Write the corpus of `tevatron-v2`, JSON Lines of `docid` and `text` (title, space, text); return the line count.
 
     The title has no field of its own because Tevatron's training reads `text` alone while its encoding adds a title.
     """
@@ -180,9 +180,9 @@ def _write(path: Path, rows: Iterator[JsonObject]) -> int:
 
 
 class TextLookup:
-    """Finds the ids of queries and documents by text or id; counts: the number of misses by reason.
+    """Finds the ids of queries and documents by text or id; counts: the numbers of misses, by reason.
 
-    Among equal texts, the first in the collection is used.
+    Of several equal texts, the first in the collection is used.
     """
 
     def __init__(self, queries: Queries, corpus: Corpus) -> None:
@@ -221,7 +221,7 @@ class TextLookup:
 
 
 def read_form(form: str, path: Path, lookup: TextLookup) -> Iterator[Negatives]:
-    """Read a file of negatives in any form; `lookup.counts` counts queries and documents not in the collection.
+    """Stream a file of negatives in any form; `lookup.counts` counts queries and documents not in the collection.
 
     Raises:
         UsageError: the form is unknown or the file's suffix does not fit the form.

@@ -112,7 +112,7 @@ class HasGroups(Protocol):
     """A collection with groups of documents and queries, such as topics; documents of one group are similar."""
 
     def groups(self, side: Side) -> Iterator[Membership]:
-        """Yield the group of each document, or of each query of any split; some may have none."""
+        """Yield the group of each document, or of each query of any split; ids without a group are omitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class Candidates:
 
     @property
     def listed(self) -> list[str]:
-        """The documents of all lists without duplicates, in the order of the lists."""
+        """The ids of the documents in all lists, each once, in the order of the lists."""
         return list(dict.fromkeys(doc_id for ranked in self.hits.values() for doc_id in ranked.doc_ids))
 
 
@@ -202,7 +202,7 @@ class Negatives:
     """The negatives of one query; scores: float32 [n], the scores in the run, nan if unknown.
 
     dropped: counts of dropped candidates by reason (`positive`, `duplicate`, ...). drops: the dropped candidates, if
-    the miner reports them. noted: other counts, such as `no scored positive`.
+    the miner reports them. noted: facts about the query, such as `no scored positive`.
     """
 
     query_id: str

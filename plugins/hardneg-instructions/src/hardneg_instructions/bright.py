@@ -60,7 +60,7 @@ class Bright:
 
 @dataclass(frozen=True)
 class BrightDomain:
-    """A collection read from a domain's files of documents and queries; gold: the column of relevant ids."""
+    """A collection read from one domain's tables of documents and queries; gold: the column of relevant ids."""
 
     corpus: list[Path]
     examples: list[Path]
@@ -75,7 +75,7 @@ class BrightDomain:
         return ["test"]
 
     def queries(self, split: str) -> Iterator[Query]:
-        """Return an iterator over all queries."""
+        """Return an iterator over the queries, in the table's order; `split` can only be `test`."""
         return (Query(_id(row, "id"), row.text("query")) for row in read_tables(self.examples))
 
     def qrels(self, split: str) -> Iterator[Judgement]:

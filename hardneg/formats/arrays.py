@@ -20,7 +20,7 @@ AGAIN = "rerun the call or command that created it"
 
 
 def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.RecordBatch]:
-    """Return an Arrow file's record batches, memory-mapped or, if `whole`, read so that the file may be deleted.
+    """Return an Arrow file's record batches, memory-mapped or, if `whole`, in memory so that the file may be deleted.
 
     Raises ArtifactError if the file is missing or truncated, or if its columns are not `columns`.
     """
@@ -135,7 +135,7 @@ def find_equal(
 
 
 def ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Expand ranges [first, end): return all positions and the range index of each, two int64 [sum of lengths]."""
+    """Expand ranges [first, end): return all positions, and the range index of each; both int64 [total length]."""
     lengths = end - first
     owner = np.repeat(np.arange(len(first)), lengths)
     begins = np.repeat(np.cumsum(lengths) - lengths, lengths)

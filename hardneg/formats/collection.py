@@ -199,8 +199,8 @@ def write_collection(
         A dict with `documents`, the number of documents; `splits`, the counts of each split (`queries`,
             `judgements`, `highest_grade`, judgements left out by reason, queries without a relevant document, and
             queries `with_answers`); and `notes`, the same counts in words. Present only if they apply: `withheld`, the
-            counts of judgements withheld from training, including `hidden`, the number of withheld positives by split
-            for queries that keep other positives; `excluded`, the number of excluded query-document pairs; `groups`,
+            counts of judgements withheld from training, including `hidden`, by split: the number of withheld positives
+            of queries that keep other positives; `excluded`, the number of excluded query-document pairs; `groups`,
             the numbers of documents and queries with a group.
 
     Raises DataError for an invalid or repeated id or split, or for conflicting texts, judgements or exclusions.

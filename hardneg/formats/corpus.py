@@ -209,7 +209,7 @@ class Corpus:
         return rows
 
     def copies(self, rows: Rows) -> Rows:
-        """The given rows and all rows with equal contents, ignoring white space: int64 [n], distinct and ascending."""
+        """The given rows and the rows of copies (equal contents except white space): int64 [m], distinct, ascending."""
         rows = np.unique(np.asarray(rows, np.int64))
         first, end = find_equal(self.content_hash, self.content_hash[rows], self.content_order)
         several = end - first > 1
@@ -286,7 +286,7 @@ def own_documents(corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str]
     Differences in white space are ignored.
 
     Returns:
-        Two int64 [n]: rows of the corpus, possibly repeated, and the index of the query that each row copies.
+        Two int64 arrays [n]: rows of the corpus, possibly repeated, and the index of the query that each row copies.
     """
     plain = [normalise(text) for text in texts]
     position, owner = ranges(*find_equal(corpus.content_hash, hash_texts(plain), corpus.content_order))

@@ -194,7 +194,7 @@ class TextLookup:
                 self._shared.add(arrays.normalise(text))
 
     def query(self, name: str, by_id: bool) -> str | None:
-        """Return the id of the query with this id or, unless `by_id`, of the first with this text; None for a miss."""
+        """Return the id of the first query with text `name` or, if `by_id`, with id `name`; None if there is none."""
         text = arrays.normalise(name)
         query_id = (name if name in self._ids else None) if by_id else self._by_text.get(text)
         if not by_id and text in self._shared:
@@ -204,7 +204,7 @@ class TextLookup:
         return query_id
 
     def documents(self, names: Sequence[str], by_id: bool) -> list[str | None]:
-        """Return the id of the document with each id or, unless `by_id`, the first with each text; None for misses."""
+        """Return, for each name, the id of the first document with this text or, if `by_id`, with this id, or None."""
         if by_id:
             known = self.corpus.rows(names).tolist()
             matches = [doc_id if row >= 0 else None for doc_id, row in zip(names, known, strict=True)]

@@ -72,7 +72,7 @@ def qrels_parser(path: Path) -> Callable[[Path, int, str], Judgement | None]:
 def read_qrels(path: Path) -> Qrels:
     """Read all judgements of a TREC or BEIR file in file order, including relevance 0 and below.
 
-    Raises DataError if a line is malformed, a pair has two different judgements, or the file has no judgements.
+    Raises DataError if a line is malformed, two lines judge a query's document differently, or there are no judgements.
     """
     qrels: Qrels = {}
     for number, (query_id, doc_id, relevance) in iter_qrels(Path(path)):

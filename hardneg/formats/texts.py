@@ -174,7 +174,7 @@ class PassageAnswers:
 
     Texts are read on demand, and each is tokenized once per 256 questions.
 
-    left_out: the number of unusable answers by reason; the answers of a question are counted once.
+    answers: by query id. left_out: numbers of unusable answers, by reason; a question's answers are counted once.
     """
 
     def __init__(self, corpus: Corpus, answers: Mapping[str, Sequence[str]], match: Match = "string") -> None:

@@ -211,7 +211,7 @@ class Pieces:
 
 
 def index_bytes(folder: Path, without: str = "") -> int:
-    """The size of an index in bytes, excluding document ids, which take the same space in every kind of index.
+    """The size of an index in bytes, excluding files common to all kinds of index: ids, manifest, list of shards.
 
     without: a subfolder to exclude.
     """

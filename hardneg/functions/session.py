@@ -117,7 +117,7 @@ class NotebookBars(Logged):
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Any]:
-        """Show a bar until the end of the block; yield an object with `advance` and `describe`."""
+        """Show a bar, from `done` to `total`, during the block; yield an object with `advance` and `describe`."""
         from tqdm.auto import tqdm
 
         with tqdm(total=total, desc=title, unit=f" {unit}", initial=done, leave=False) as bar:
@@ -166,7 +166,7 @@ class Session:
         return cls(opened, device, seed, setting_texts(settings), shown, engine)
 
     def refuse_settings(self) -> None:
-        """Raise UsageError if there are settings, for functions without a recipe."""
+        """Raise UsageError if there are settings; for functions that have no recipe to change."""
         if self.settings:
             raise UsageError("{settings}: cannot be used without a recipe to change; remove them", "settings")
 
@@ -213,7 +213,7 @@ class Session:
             return self.make(plan, until)
 
     def execute(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
-        """Like `make`, without protection from `artifacts gc` after a failure."""
+        """Like `make`, but the artifacts are not protected from `artifacts gc` after a failure."""
         from hardneg.stages import Local
 
         options = recipes.Options(until, tuple(force), self.device, self.engine or Local())

@@ -39,11 +39,11 @@ class EncodedRows:
         return cls(**{**vars(parts[0]), "offsets": offsets, **arrays})
 
     def score_matrix(self, documents: Self) -> NDArray[np.float32]:
-        """Return the score of each of these queries with each document: float32 [Q, D]; -inf if not a hit."""
+        """Return the score of each of these queries with each document: float32 [Q, D]; -inf for no hit."""
         raise NotImplementedError
 
     def score_pairs(self, documents: Self) -> NDArray[np.float32]:
-        """Return the score of query i with document i, for each of n pairs: float32 [n]; -inf if not a hit."""
+        """Return the score of query i with document i, for each of n pairs: float32 [n]; -inf for no hit."""
         raise NotImplementedError
 
 

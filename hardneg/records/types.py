@@ -149,7 +149,7 @@ class RankedList:
 
 
 SCORES = "scores"
-"""The label in `Candidates.hits` of a list with scores for filters to use instead of the first list's."""
+"""The label in `Candidates.hits` of the list whose scores filters use instead of the scores in the first list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Candidates:
 
     @property
     def ranking(self) -> RankedList:
-        """The first list in `hits`, from which negatives are selected, or an empty list."""
+        """The first list in `hits`, from which negatives are selected; an empty list if there is none."""
         import numpy as np
 
         return next(iter(self.hits.values()), None) or RankedList((), np.empty(0, np.float32))
@@ -186,7 +186,7 @@ class Drops:
     """The n dropped documents among the first `candidates` documents of a query's list, with ranks and reasons.
 
     ranks: int32 [n], counted from 1. reasons: `positive`, `duplicate`, `score`, ... scores: float32 [n], the deciding
-    scores, nan if none. chosen: int32 [k], the ranks of the k negatives, 0 for negatives from elsewhere.
+    scores, nan if none. chosen: int32 [k], the ranks of the k negatives, 0 for one not in the list.
     """
 
     candidates: int

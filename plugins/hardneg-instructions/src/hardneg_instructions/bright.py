@@ -16,7 +16,7 @@ _NONE = "N/A"
 class Bright:
     """One domain of BRIGHT: `documents` with `id` and `content`, `examples` with `query`, `gold_ids`, `excluded_ids`.
 
-    The documents in `excluded_ids` are excluded for their query from runs, metrics and negatives.
+    The documents in `excluded_ids` are excluded from the runs, metrics and negatives of the query.
 
     Source: Su et al., BRIGHT: A Realistic and Challenging Benchmark for Reasoning-Intensive Retrieval (ICLR 2025).
 

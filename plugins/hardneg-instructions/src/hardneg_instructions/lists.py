@@ -89,7 +89,7 @@ class JudgedNegatives(stages.RunSpec):
         return stages.Row(count, "queries", disk=count * _JUDGED * 20)
 
     def make(self, context: "stages.StageContext[JudgedNegatives]") -> stages.Facts:
-        """Write the run, with negative ranks as scores. Raises DataError if no document is judged not relevant."""
+        """Write the run, with negative ranks as scores. Raises DataError if the run would be empty."""
         collection = stage_work.open_collection(context.inputs["dataset"])
         qrels, counts = collection.qrels(self.split), {"documents": 0, "queries without documents": 0}
 

@@ -26,7 +26,7 @@ from hardneg.store import MANIFEST, link_file, replacing
 class DocIds(Sequence[str]):
     """The document ids in a `docid` file, read from a memory map on access.
 
-    Raises ArtifactError on first access if the number of lines is not `count`, unless that is None.
+    Raises ArtifactError on first access if the number of lines is not `count`, unless `count` is None.
     """
 
     def __init__(self, path: Path, count: int | None = None) -> None:
@@ -164,7 +164,7 @@ class Shards:
         return np.cumsum([0, *(shard.rows for shard in self.listed)], dtype=np.int64)
 
     def link(self, folder: Path, names: Sequence[str]) -> None:
-        """Link or copy the files `names` (if any), all shards and, last, the list of shards into another folder."""
+        """Link or copy the files `names` that exist, shards and, last, the list of shards into another folder."""
         own = [self.of_shard(number) for number, shard in enumerate(self.listed) if shard.location]
         shards = [str(path.relative_to(self.folder)) for shard in own for path in sorted(shard.iterdir())]
         folder.mkdir(parents=True, exist_ok=True)
@@ -317,7 +317,7 @@ class FlatVectors:
         return self._mapped(0)
 
     def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """Copy rows `start` to `stop - 1`, unmapped, to the start of `space` or a new aligned array: float32 [n, d]."""
+        """Read, not map, rows `start` to `stop - 1` into the top of `space` or a new aligned array: float32 [n, d]."""
         rows = max(0, min(stop, self.count) - start)
         block = np.empty((rows, self.dimension), dtype="<f4") if space is None else space[:rows]
         buffer = memoryview(block.data).cast("B") if rows else memoryview(b"")

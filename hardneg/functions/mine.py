@@ -123,7 +123,7 @@ def mining_stages(mined: Mapping[str, Any], depth: int) -> dict[str, Any]:
 
 
 def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of the search to mine from: `positives`, to append missed positives, if a plugin needs scores."""
+    """Return search options for mining: `positives`, to append missed positives, if plugins need their scores."""
     from hardneg.fields import parse_setting
     from hardneg.mining.choosing import compares
 

@@ -208,7 +208,7 @@ class Session:
             return self.execute(plan, until, force)
 
     def make_later(self, command: str, plan: "recipes.Plan", until: str | None = None) -> "recipes.Outcome":
-        """Like `make`, for a plan that depends on another's results; `gc` protects its steps as those of `command`."""
+        """Like `make`, for a plan that depends on another's results; `gc` protects the steps as those of `command`."""
         with outputs.reserve(self.store, command, self.store.root, list(plan.keys.values())):
             return self.make(plan, until)
 

@@ -92,7 +92,7 @@ class PromptrieverRows:
     _counts: Counter[str] = field(default_factory=Counter)
 
     def documents(self) -> Iterator[Document]:
-        """Yield all distinct passages in row order. Memory holds only the ids and hashes. Raises DataError for unequal repeats."""
+        """Yield all distinct passages in row order; their ids and content hashes are held in memory."""
         known: dict[str, int] = {}
         for split in self.files:
             for row in read_tables(self.files[split]):

@@ -1,4 +1,4 @@
-"""Formats: corpus, queries, qrels, runs, negatives and vectors; streaming readers and writers."""
+"""Streaming readers and writers of file formats: corpus, queries, qrels, runs, negatives and vectors."""
 
 from functools import partial
 from typing import TYPE_CHECKING

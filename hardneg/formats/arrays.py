@@ -1,4 +1,4 @@
-"""Memory-mapped Arrow and .npy files, written in parts and checked when opened; look-up by sorted 64-bit hashes."""
+"""Memory-mapped Arrow and .npy files, written in parts and checked when opened; and look-ups by 64-bit hashes."""
 
 import hashlib
 import os
@@ -20,7 +20,7 @@ AGAIN = "rerun the call or command that created it"
 
 
 def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.RecordBatch]:
-    """Return an Arrow file's record batches, memory-mapped; with `whole`, in memory, so that the file may be deleted.
+    """Return an Arrow file's record batches, memory-mapped or, if `whole`, in memory so that the file may be deleted.
 
     Raises ArtifactError if the file is missing or truncated, or if its columns are not `columns`.
     """
@@ -36,7 +36,10 @@ def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.
 
 
 def map_array(path: Path, shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
-    """Map a .npy file read-only. Raises ArtifactError if it is missing, damaged, or of another shape or dtype."""
+    """Map a .npy file read-only; if `shape` contains 0, return a new array without reading the file.
+
+    Raises ArtifactError if the file is missing, damaged, or not of this shape and dtype.
+    """
     if 0 in shape and path.exists():
         return np.empty(shape, dtype)
     array = _mapped(path)
@@ -46,7 +49,7 @@ def map_array(path: Path, shape: tuple[int, ...], dtype: type[np.generic]) -> ND
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Write a .npy file and flush it to disk."""
+    """Write an array as a .npy file and flush the file to disk."""
     with path.open("wb") as file:
         np.lib.format.write_array(file, array, allow_pickle=False)
         file.flush()
@@ -54,13 +57,13 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 
 
 def write_header(file: IO[bytes], dtype: str, count: int) -> None:
-    """Write the .npy header of a one-dimensional array; its length in bytes is the same for every `count`."""
+    """Write the .npy header of `count` numbers of type `dtype`; headers for all counts have the same size in bytes."""
     np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": (count,)})
 
 
 @contextmanager
 def writing_numbers(path: Path, dtype: str, count: int) -> Iterator[Callable[[NDArray[Any]], object]]:
-    """Create a .npy file of `count` numbers, [count], and yield the function that appends a part."""
+    """Create a .npy file of `count` numbers of type `dtype`; yield a function that appends the numbers of an array."""
     with replacing(path) as file:
         write_header(file, dtype, count)
         yield lambda part: file.write(np.ascontiguousarray(part, dtype).data)
@@ -68,7 +71,7 @@ def writing_numbers(path: Path, dtype: str, count: int) -> Iterator[Callable[[ND
 
 @dataclass(frozen=True)
 class NumberFile:
-    """A one-dimensional .npy file on disk; dtype: its NumPy type, such as `<f4`."""
+    """A one-dimensional .npy file on disk; dtype: the NumPy type of the numbers, such as `<f4`."""
 
     path: Path
     dtype: str
@@ -86,7 +89,7 @@ class NumberFile:
         return len(self.mapped)
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Return a copy of numbers `start` to `stop`, [stop - start]. Raises ArtifactError if the file is truncated."""
+        """Return a copy of numbers `start` to `stop - 1`. Raises ArtifactError if the file is damaged or truncated."""
         offset = self.mapped.offset + start * self.mapped.itemsize
         numbers = np.fromfile(self.path, self.dtype, stop - start, offset=offset)
         if len(numbers) != stop - start:
@@ -108,23 +111,23 @@ def _unreadable(path: Path, error: Exception) -> ArtifactError:
 
 
 def hash_texts(texts: Iterable[str]) -> NDArray[np.uint64]:
-    """Return a 64-bit hash of each text, uint64 [n], the same on every machine. Callers must check for collisions."""
+    """Return the 64-bit hashes of n texts, uint64 [n], equal on all machines. Callers must check for collisions."""
     blake = hashlib.blake2b
     digests = b"".join([blake(text.encode(), digest_size=8).digest() for text in texts])
     return np.frombuffer(digests, "<u8").astype(np.uint64)
 
 
 def normalise(text: str) -> str:
-    """Return the text stripped, with each run of white space collapsed to one space."""
+    """Return the text without outer white space, and with every inner run of white space replaced by one space."""
     return " ".join(text.split())
 
 
 def find_equal(
     sorted_hashes: NDArray[np.uint64], wanted: NDArray[np.uint64], order: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the range [first, end) of each wanted hash among the sorted hashes: two int64 arrays [len(wanted)].
+    """Return where each wanted hash occurs in sorted order, as ranges [first, end): two int64 arrays [len(wanted)].
 
-    The range is empty where a hash is absent. order: the indices that sort the hashes; None if they are sorted.
+    The range of an absent hash is empty. order: the indices that sort `sorted_hashes`; None if it is already sorted.
     """
     first = np.searchsorted(sorted_hashes, wanted, "left", sorter=order)
     end = np.searchsorted(sorted_hashes, wanted, "right", sorter=order)
@@ -132,7 +135,7 @@ def find_equal(
 
 
 def ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Concatenate the ranges [first, end); return all positions and the index of each position's range, both int64."""
+    """Expand ranges [first, end): return all positions, and the range index of each; both int64 [total length]."""
     lengths = end - first
     owner = np.repeat(np.arange(len(first)), lengths)
     begins = np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -140,15 +143,15 @@ def ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np
 
 
 def known_to(wanted: NDArray[Any], known: NDArray[Any], owner: NDArray[np.int64], queries: int) -> NDArray[np.bool_]:
-    """Mark each query's positives among passages; all are rows, or all are content hashes to catch copies.
+    """Mark each query's positives among passages, all given as rows or, to mark copies too, as content hashes.
 
     Args:
         wanted: passages, [M] if they are the same for all B queries, otherwise [B, M].
-        known: [K], the positives of all queries; owner: int64 [K], the index of the query of each positive.
+        known: [K], the positives of all queries; owner: int64 [K], the query index of each positive.
         queries: B, the number of queries.
 
     Returns:
-        bool [B, M], true for positives.
+        bool [B, M], true where a passage is a positive of the query.
     """
     distinct, number = np.unique(known, return_inverse=True)
     if not len(distinct):

@@ -54,9 +54,9 @@ class Queries:
 
 
 def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
-    """Write the queries of one split in order, completely or not at all; return their ids.
+    """Write the queries of one split in order, completely or not at all; return the query ids.
 
-    Raises DataError if an id is repeated, empty or has white space, or a text is empty or not valid Unicode.
+    Raises DataError if an id is invalid (see `one_word`) or repeated, or a text is empty or not valid Unicode.
     """
     known: dict[str, None] = {}
     rows, block = iter(queries), [Query("", "")] * _ROWS
@@ -109,18 +109,21 @@ class StoredCollection:
         return cls(Path(folder), Corpus.open(Path(folder)), splits)
 
     def queries(self, split: str) -> Queries:
-        """The queries of one split. Raises DataError for an unknown split."""
+        """The queries of one split. Raises DataError for an unknown split and ArtifactError for a damaged file."""
         return Queries.open(self.folder / "queries" / f"{self._known(split)}.arrow")
 
     def qrels(self, split: str) -> Qrels:
-        """One split's judgements of known queries and documents; may be empty. Raises DataError for unknown splits."""
+        """One split's judgements of known queries and documents, or an empty dict.
+
+        Raises DataError for an unknown split, and ArtifactError if the file is missing.
+        """
         path = self.folder / "qrels" / f"{self._known(split)}.txt"
         if not path.exists():
             raise ArtifactError(f"{path}: missing; {AGAIN}")
         return _qrels(path)
 
     def judged(self, split: str) -> Qrels:
-        """One split's judgements for evaluation: as in trec_eval, relevant documents not in the corpus are included."""
+        """One split's judgements for evaluation, including, as in trec_eval, those of unknown queries and documents."""
         union, path = self.qrels(split), self.folder / "qrels" / f"{split}{_LACKING}.txt"
         counts = json.loads((self.folder / "collection.json").read_bytes())["splits"][split]
         if counts.get("unknown_queries") or counts.get("unknown_documents"):
@@ -131,14 +134,14 @@ class StoredCollection:
         return union
 
     def answers(self, split: str) -> dict[str, tuple[str, ...]]:
-        """The answers to one split's queries, by query id; may be empty. Raises DataError for an unknown split."""
+        """The answers to one split's queries, by query id, or an empty dict. Raises DataError for an unknown split."""
         path = self.folder / "answers" / f"{self._known(split)}.jsonl"
         lines = text_lines.read_lines(path) if path.exists() else ()
         rows = ((path, number, text_lines.json_row(path, number, line)) for number, line in lines)
         return {text_lines.id_field(*row, "query_id"): text_lines.texts_field(*row, "answers") for row in rows}
 
     def all_qrels(self) -> Qrels:
-        """The union of the judgements of all splits; where splits disagree about a pair, the highest grade counts."""
+        """The union of all splits' judgements; a document with several grades for one query has the highest."""
         union: Qrels = {}
         for split in self.splits:
             for query_id, judged in self.qrels(split).items():
@@ -148,7 +151,7 @@ class StoredCollection:
         return union
 
     def withheld(self) -> Qrels:
-        """The judgements withheld from training, for evaluation; empty if there are none."""
+        """The judgements that are withheld from training and used for evaluation; empty if there are none."""
         path = self.folder / _WITHHELD
         return _qrels(path) if path.exists() else {}
 
@@ -160,7 +163,7 @@ class StoredCollection:
         return excluded
 
     def groups(self, side: Side) -> dict[str, str]:
-        """The group of each document or of each query, by id; ids without a group are omitted."""
+        """The group of each document or, for side `query`, of each query, by id; ids without a group are omitted."""
         path = self.folder / "groups" / f"{side}.tsv"
         return dict(qrels.read_groups(path)) if path.exists() else {}
 
@@ -196,8 +199,8 @@ def write_collection(
         A dict with `documents`, the number of documents; `splits`, the counts of each split (`queries`,
             `judgements`, `highest_grade`, judgements left out by reason, queries without a relevant document, and
             queries `with_answers`); and `notes`, the same counts in words. Present only if they apply: `withheld`, the
-            counts of judgements withheld from training, including `hidden`, the number of withheld positives by split
-            for queries that keep other positives; `excluded`, the number of excluded query-document pairs; `groups`,
+            counts of judgements withheld from training, including `hidden`, by split: the number of withheld positives
+            of queries that keep other positives; `excluded`, the number of excluded query-document pairs; `groups`,
             the numbers of documents and queries with a group.
 
     Raises DataError for an invalid or repeated id or split, or for conflicting texts, judgements or exclusions.
@@ -346,7 +349,7 @@ def _described(split: str, counts: Mapping[str, int]) -> list[str]:
 
 @contextmanager
 def locating(collection: Collection) -> Iterator[None]:
-    """Turn an `Unplaced` error into a DataError with file and line, found by a second pass over the collection."""
+    """Turn an `Unplaced` error into a DataError, with file and line if a second pass over the collection finds them."""
     try:
         yield
     except text_lines.Unplaced as error:
@@ -371,12 +374,12 @@ def _place(error: text_lines.Unplaced, collection: Collection) -> str:
 def extended(
     known: Mapping[str, Sequence[str]], files: Sequence[Path], collection: StoredCollection
 ) -> dict[str, list[str]]:
-    """Return each query's positives: first the known ones, then others from the files, without duplicates.
+    """Return each query's known positives, followed by further positives from the files, without duplicates.
 
     Args:
         known: positives by query id.
         files: judgements in TREC's or BEIR's format. A relevance of zero or less does not remove a positive.
-        collection: the collection that must contain the queries and documents.
+        collection: the collection; it must contain every query and document in the files.
 
     Raises DataError if a file is malformed or has no judgements, or refers to an unknown query or document.
     """

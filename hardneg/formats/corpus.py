@@ -34,7 +34,7 @@ def write_corpus(documents: Iterable[Document], folder: Path, progress: Progress
     Returns:
         The number of documents.
 
-    Raises DataError if an id occurs twice, is empty or has white space, or a text is too long or not Unicode.
+    Raises DataError if an id occurs twice, is empty or has white space, or a text is too long or not valid Unicode.
     """
     folder.mkdir(parents=True, exist_ok=True)
     spools = [folder / "doc_index.spool", folder / "content_hash.spool"]
@@ -96,9 +96,9 @@ def _blocks(documents: Iterable[Document]) -> Iterator[list[Document]]:
 class Corpus:
     """A corpus written by `write_corpus`; texts are read on access and not cached.
 
-    starts: int64 [batches + 1], the first row of each record batch, then the total number of rows.
+    starts: int64 [batches + 1], the first row of each record batch, followed by the total number of rows.
     content_hash: uint64 [N] memory map, the hash of each row's contents with white space normalised.
-    content_order: int64 [N] memory map, the rows in the order of their content hash.
+    content_order: int64 [N] memory map, the rows sorted by content hash.
     """
 
     folder: Path
@@ -137,16 +137,16 @@ class Corpus:
         return CorpusIds(self)
 
     def contents(self, rows: Rows) -> list[str]:
-        """The contents (title, space, text) of the documents at `rows`, int64 [n], in any order, possibly repeated."""
+        """The contents (title and text) of the documents at `rows`, int64 [n], which may be unsorted or repeated."""
         return [document.contents for document in self.documents_at(rows)]
 
     def documents_at(self, rows: Rows) -> list[Document]:
-        """The documents at `rows`, int64 [n], in any order, possibly repeated."""
+        """The documents at `rows`, int64 [n], which may be unsorted or repeated."""
         located = self._located(rows)
         return [Document(*(batch.column(i)[local].as_py() for i in (0, 2, 1))) for batch, local in located]
 
     def blocks(self, start: int = 0, stop: int | None = None, size: int = _READ) -> Iterator[list[str]]:
-        """Yield the contents of rows `start` to `stop` (None: the end) in row order, in lists of up to `size`."""
+        """Yield the contents of rows `start` to `stop - 1` (None: to the end), in order, as lists of up to `size`."""
         stop = len(self) if stop is None else min(stop, len(self))
         for low in range(start, stop, size):
             parts = self._parts(low, min(low + size, stop), [1, 2])
@@ -160,7 +160,7 @@ class Corpus:
             yield from map(Document, doc_ids, texts, titles)
 
     def columns(self, columns: list[int]) -> Iterator[pa.RecordBatch]:
-        """Yield record batches of a few thousand rows each; columns: the columns to read, by position in `COLUMNS`."""
+        """Yield all rows in record batches of up to a few thousand; columns: the positions in `COLUMNS` to read."""
         for start in range(0, len(self), _READ):
             yield from self._parts(start, min(start + _READ, len(self)), columns)
 
@@ -185,7 +185,7 @@ class Corpus:
         return result[indices]
 
     def known_rows(self, doc_ids: Sequence[str], what: str, advice: str) -> Rows:
-        """The row of each id: int64 [n]. Raises DataError for an unknown id, described as `what`, with `advice`."""
+        """The row of each id: int64 [n]. Raises DataError for an unknown id; the message has `what` and `advice`."""
         rows = self.rows(doc_ids)
         if (rows < 0).any():
             raise DataError(f"{what} {doc_ids[int(rows.argmin())]!r} is not in the corpus; {advice}")
@@ -209,7 +209,7 @@ class Corpus:
         return rows
 
     def copies(self, rows: Rows) -> Rows:
-        """The given rows and all rows with the same contents up to white space: int64, distinct and ascending."""
+        """The given rows and the rows of copies (equal contents except white space): int64 [m], distinct, ascending."""
         rows = np.unique(np.asarray(rows, np.int64))
         first, end = find_equal(self.content_hash, self.content_hash[rows], self.content_order)
         several = end - first > 1
@@ -223,7 +223,7 @@ class Corpus:
         return np.union1d(rows, candidates[np.array(same, bool)])
 
     def ids(self, rows: Rows) -> list[str]:
-        """The ids of the documents at `rows`, int64 [n], in any order, possibly repeated."""
+        """The ids of the documents at `rows`, int64 [n], which may be unsorted or repeated."""
         return [batch.column(0)[local].as_py() for batch, local in self._located(rows)]
 
     def _located(self, rows: Rows) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -274,19 +274,19 @@ class CorpusIds(Sequence[str]):
 
 
 def candidates(corpus: Corpus, query_id: str, known: Sequence[str], hits: Mapping[str, RankedList]) -> Candidates:
-    """Return a miner's input for one query: positives `known`, their copies in the corpus, and ranked lists `hits`."""
+    """Return a miner's input for one query: positives `known`, their copies, and `hits`, ranked lists by run label."""
     copies = corpus.copies(corpus.rows(known))
     duplicates = frozenset(corpus.ids(copies)) - frozenset(known)
     return Candidates(query_id, known, hits, corpus.doc_ids, duplicates)
 
 
 def own_documents(corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str]) -> tuple[Rows, Rows]:
-    """Find documents that are copies of a query: equal in contents, or equal in id and in text without the title.
+    """Find copies of queries: documents whose contents are a query's text, or whose id and text are a query's.
 
-    White space is ignored in the comparison.
+    Differences in white space are ignored.
 
     Returns:
-        int64 [n], rows of the corpus, possibly repeated; int64 [n], the index of the query that each row copies.
+        Two int64 arrays [n]: rows of the corpus, possibly repeated, and the index of the query that each row copies.
     """
     plain = [normalise(text) for text in texts]
     position, owner = ranges(*find_equal(corpus.content_hash, hash_texts(plain), corpus.content_order))
@@ -301,11 +301,11 @@ def own_documents(corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str]
 def set_aside(
     corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str], positives: Mapping[str, Sequence[str]]
 ) -> tuple[dict[int, Rows], set[str]]:
-    """Find documents to exclude per query: the query itself, positives of queries with its text, and all copies.
+    """Find documents to exclude per query: copies of the query, and the positives of all queries that share its text.
 
     Returns:
-        int64 [n], rows of the corpus, by query position (one array for queries with the same text); and the ids of
-        the queries that share their text with another query.
+        The rows to exclude, with their copies, by query index: int64 [n], one array for queries with the same text;
+        and the ids of the queries that share their text with another query.
     """
     own, members = dict[str, list[int]](), dict[str, list[int]]()
     plain = [normalise(text) for text in texts]

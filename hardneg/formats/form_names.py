@@ -1,4 +1,4 @@
-"""Names of the forms in which negatives are exported, and their file suffixes; cheap to import."""
+"""The names and file suffixes of the forms in which negatives are exported; cheap to import."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +21,7 @@ NAMES = tuple(ENDINGS)
 
 
 def check_form(form: str, path: Path) -> None:
-    """Check a form and the suffix of its file. Raises UsageError if the form is unknown or has other suffixes."""
+    """Raise UsageError if the form is unknown, or the suffix of the path is not one of the form's suffixes."""
     if form not in ENDINGS:
         raise UsageError(f"unknown form {form!r}; available: {', '.join(NAMES)}")
     if path.suffix not in ENDINGS[form]:

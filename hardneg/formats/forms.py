@@ -40,7 +40,7 @@ JsonObject = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Options of `write_form`: the number of negatives per query, in order (None means all), and whether to add scores.
+    """Options of `write_form`. negatives: number per query, in order; None for all. scores: whether to add scores.
 
     positive_scores: returns the scores of a query's positives, float32 [positives]; None if they are unknown.
     """
@@ -67,7 +67,7 @@ class _Texts(NamedTuple):
 def write_form(
     form: str, path: Path, negatives: Iterable[Negatives], queries: Queries, corpus: Corpus, options: WriteOptions
 ) -> dict[str, int]:
-    """Stream negatives to a file, completely or not at all; return the number of `rows`, and omissions by reason.
+    """Stream negatives to a file, completely or not at all; return the numbers of `rows` and of omissions, by reason.
 
     Raises:
         UsageError: the form is unknown, the file's suffix is wrong, or `n-tuple` has no number of negatives.
@@ -143,7 +143,7 @@ def _records(form: str, rows: Iterable[_Texts], options: WriteOptions, counts: C
 
 
 def write_tevatron_corpus(path: Path, corpus: Corpus) -> int:
-    """Write the corpus of `tevatron-v2` as JSON Lines with `docid` and `text` (title, space, text); return its size.
+    """Write the corpus of `tevatron-v2`, JSON Lines of `docid` and `text` (title, space, text); return the line count.
 
     The title has no field of its own because Tevatron's training reads `text` alone while its encoding adds a title.
     """
@@ -180,9 +180,9 @@ def _write(path: Path, rows: Iterator[JsonObject]) -> int:
 
 
 class TextLookup:
-    """Finds the ids of queries and documents by text or id; counts: the number of misses by reason.
+    """Finds the ids of queries and documents by text or id; counts: the numbers of misses, by reason.
 
-    Among equal texts, the first in the collection is used.
+    Of several equal texts, the first in the collection is used.
     """
 
     def __init__(self, queries: Queries, corpus: Corpus) -> None:
@@ -194,7 +194,7 @@ class TextLookup:
                 self._shared.add(arrays.normalise(text))
 
     def query(self, name: str, by_id: bool) -> str | None:
-        """Return the id of the query with this id or, unless `by_id`, of the first with this text; None for a miss."""
+        """Return the id of the first query with text `name` or, if `by_id`, with id `name`; None if there is none."""
         text = arrays.normalise(name)
         query_id = (name if name in self._ids else None) if by_id else self._by_text.get(text)
         if not by_id and text in self._shared:
@@ -204,7 +204,7 @@ class TextLookup:
         return query_id
 
     def documents(self, names: Sequence[str], by_id: bool) -> list[str | None]:
-        """Return the id of the document with each id or, unless `by_id`, the first with each text; None for misses."""
+        """Return, for each name, the id of the first document with this text or, if `by_id`, with this id, or None."""
         if by_id:
             known = self.corpus.rows(names).tolist()
             matches = [doc_id if row >= 0 else None for doc_id, row in zip(names, known, strict=True)]
@@ -221,7 +221,7 @@ class TextLookup:
 
 
 def read_form(form: str, path: Path, lookup: TextLookup) -> Iterator[Negatives]:
-    """Read a file of negatives in any form; `lookup.counts` counts queries and documents not in the collection.
+    """Stream a file of negatives in any form; `lookup.counts` counts queries and documents not in the collection.
 
     Raises:
         UsageError: the form is unknown or the file's suffix does not fit the form.

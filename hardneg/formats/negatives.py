@@ -56,7 +56,7 @@ def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
 
 
 def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
-    """Memory-map a file written by `write_negatives`; with `whole`, read it into memory, so that it may be deleted.
+    """Memory-map a file written by `write_negatives`; with `whole`, read it into memory so that it may be deleted.
 
     Raises ArtifactError if the file is missing, truncated or of another format.
     """
@@ -64,7 +64,7 @@ def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
 
 
 def with_positives(known: Mapping[str, Sequence[str]], path: Path) -> dict[str, Sequence[str]]:
-    """Return each query's positives: first the known ones, then others recorded in a file of negatives.
+    """Return each query's known positives, followed by others recorded in a file of negatives, without duplicates.
 
     Raises ArtifactError as `read_negatives` does.
     """
@@ -111,13 +111,13 @@ class NegativesFile(Sequence[Negatives]):
         return np.concatenate([np.empty(0, np.int64), *lengths]).astype(np.int64)
 
     def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
-        """The ids of one row's negatives at `positions`, int64 [n]; other negatives are not read."""
+        """The ids of a row's negatives at `positions`, int64 [n], counted from 0; the others are not read."""
         batch, local = self._located(row)
         picked: list[str] = batch.column("negatives")[local].values.take(pa.array(positions)).to_pylist()
         return picked
 
     def firsts(self, count: int) -> tuple[list[str], NDArray[np.int64]]:
-        """The ids of each row's first `count` negatives, concatenated, and their number per row, int64 [len(self)]."""
+        """The ids of every row's first `count` negatives in one list, and the number per row: int64 [len(self)]."""
         import pyarrow.compute as pc
 
         flat = list[str]()
@@ -134,7 +134,7 @@ class NegativesFile(Sequence[Negatives]):
 
 
 def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
-    """Yield the negatives unchanged while writing their drops to `path`, unless the first item has none."""
+    """Yield negatives unchanged and write the drops to `path`; write no file if the first item has no drops (None)."""
     waiting = iter(negatives)
     firsts = list(islice(waiting, 1))
     rows = chain(firsts, waiting)
@@ -151,9 +151,9 @@ def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
 
 
 def join_negatives(negatives: Iterable[bytes], dropped: Iterable[bytes]) -> Iterator[Negatives]:
-    """Yield the rows of several files of `write_negatives`, each given as bytes, with their drops.
+    """Yield the rows of several files of negatives, each with its drops; negatives: the bytes of each file.
 
-    dropped: the bytes of the matching files written by `recorded`, or empty. Written to one file, the rows have the
+    dropped: the bytes of the matching files written by `recorded`, or empty. One file with all these rows has the
     same bytes as if all queries had been mined at once.
     """
     drops = (drops_at(batch, row)[1] for data in dropped for batch in _batches(data) for row in range(len(batch)))
@@ -168,7 +168,7 @@ def _batches(data: bytes) -> list[pa.RecordBatch]:
 
 
 def drop_batches(path: Path) -> list[pa.RecordBatch]:
-    """Memory-map the batches of a file written by `recorded`: one row per query, with its id and the fields of `Drops`.
+    """Memory-map the batches of a file written by `recorded`; a row has a query's id and the fields of `Drops`.
 
     Raises ArtifactError if the file is missing, truncated or of another format.
     """
@@ -178,7 +178,7 @@ def drop_batches(path: Path) -> list[pa.RecordBatch]:
 
 
 def drops_at(batch: pa.RecordBatch, row: int) -> tuple[str, Drops]:
-    """Return the query id and the drops in one row of a batch from `drop_batches`."""
+    """Return the query id and the drops in one row of a batch that `drop_batches` returned."""
     query_id, candidates, doc_ids, _, reasons = (batch.column(i)[row].as_py() for i in range(5))
     ranks, scores, chosen = (batch.column(name)[row].values.to_numpy() for name in ("ranks", "scores", "chosen"))
     return query_id, Drops(candidates, doc_ids, ranks, reasons, scores, chosen)

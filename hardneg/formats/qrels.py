@@ -21,11 +21,11 @@ _HEADER = frozenset({"score", "relevance", "rel", "label"})
 
 
 def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
-    """Stream the line numbers and judgements of a file, plain or gzip.
+    """Stream the judgements in a plain or gzip file, each with its line number.
 
     A file has TREC's four columns (`query_id iteration doc_id relevance`, separated by any white space) or BEIR's
-    three (`query-id corpus-id score`), with or without a header line; the first line decides. A line that starts
-    with `#` and a space is a comment.
+    three (`query-id corpus-id score`), with or without a header line; the first line determines which. A line
+    that starts with `#` and a space is a comment.
 
     Raises DataError if a line has the wrong number of columns, an id with control characters, or a relevance
     that is not an integer.
@@ -37,9 +37,9 @@ def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
 
 
 def qrels_parser(path: Path) -> Callable[[Path, int, str], Judgement | None]:
-    """Return a parser to call with each line of a file, in order; it returns None for a header or comment.
+    """Return a parser of judgements, to call with the path, number and text of each line of a file, in order.
 
-    The parser raises DataError for a line that is not a judgement, and can then continue with the next line.
+    It returns None for a header or comment, and raises DataError for a bad line; the next line can then be parsed.
     """
     width = 0
 
@@ -72,7 +72,7 @@ def qrels_parser(path: Path) -> Callable[[Path, int, str], Judgement | None]:
 def read_qrels(path: Path) -> Qrels:
     """Read all judgements of a TREC or BEIR file in file order, including relevance 0 and below.
 
-    Raises DataError if a line is malformed, a pair has two different judgements, or the file has no judgements.
+    Raises DataError if a line is malformed, two lines judge a query's document differently, or there are no judgements.
     """
     qrels: Qrels = {}
     for number, (query_id, doc_id, relevance) in iter_qrels(Path(path)):
@@ -103,7 +103,7 @@ def write_qrels(path: Path, judgements: Iterable[Judgement]) -> int:
 
 
 def positives(qrels: Mapping[str, Mapping[str, int]], level: int = 1) -> dict[str, list[str]]:
-    """The ids of documents with a relevance of at least `level`, by query id; queries without any are omitted."""
+    """The ids of documents with a relevance of at least `level`, by query id; queries without one are omitted."""
     chosen = (
         (query_id, [name for name, grade in judged.items() if grade >= level]) for query_id, judged in qrels.items()
     )
@@ -116,7 +116,7 @@ def read_groups(path: Path) -> Iterator[Membership]:
 
 
 def parse_membership(path: Path, number: int, line: str) -> Membership | None:
-    """Parse a line `id<TAB>group`; return None for an empty group, or for a header, a first line with id `id`.
+    """Parse a line `id<TAB>group`; return None for an empty group and for a header (a first line with the id `id`).
 
     Raises DataError if the line has no tab or an invalid id.
     """
@@ -129,7 +129,7 @@ def parse_membership(path: Path, number: int, line: str) -> Membership | None:
 
 
 def write_groups(path: Path, memberships: Iterable[Membership]) -> int:
-    """Write one line per membership, and no file if there are none; return the number of memberships.
+    """Write one line per member, and no file if there are none; return the number of members.
 
     Raises DataError if a member is in two groups.
     """
@@ -183,7 +183,7 @@ def read_excluded(path: Path) -> Iterator[Exclusion]:
 def parse_exclusion(path: Path, number: int, line: str) -> Exclusion | None:
     """Parse a line with a query id and a document id; return None for the header `query_id<TAB>doc_id`.
 
-    Raises DataError if the line has another number of columns or an invalid id.
+    Raises DataError if the line does not have two columns, or has an invalid id.
     """
     cells = text_lines.columns(line)
     if len(cells) != 2:
@@ -194,7 +194,7 @@ def parse_exclusion(path: Path, number: int, line: str) -> Exclusion | None:
 
 
 def write_excluded(path: Path, exclusions: Iterable[Exclusion]) -> int:
-    """Write each excluded document once, and no file if there are none; return the number written."""
+    """Write each exclusion once, and no file if there are none; return the number of exclusions written."""
     return _write_pairs(path, dict.fromkeys(exclusions))
 
 

@@ -24,7 +24,7 @@ _TYPES = {"query_id": pa.large_string(), "doc_id": pa.large_string(), "score": p
 
 
 class RunLines(NamedTuple):
-    """The L lines of a run in file order; query_codes, doc_codes: int64 [L], indices of ids; scores: float32 [L]."""
+    """The L lines of a run in order; query_codes, doc_codes: int64 [L], indices into the ids; scores: float32 [L]."""
 
     query_ids: list[str]
     query_codes: NDArray[np.int64]
@@ -36,7 +36,7 @@ class RunLines(NamedTuple):
 def parse_lines(path: Path, data: bytes, first: int = 1) -> RunLines:
     """Parse the lines in `data`, which start at line `first` of `path`; columns are separated by spaces or tabs.
 
-    Raises DataError with file and line for bad UTF-8, the wrong number of columns, an id with control characters, a
+    Raises DataError with file and line for invalid UTF-8, the wrong number of columns, an id with control characters, a
     score that is not a finite float32, or a document repeated for one query.
     """
     return _parse_at_once(data) or _parse_by_line(path, data, first)
@@ -113,14 +113,14 @@ Run = Mapping[str, RankedList]
 """Ranked lists by query id: queries in the file's order, each list in trec_eval's order, best first."""
 
 QueryLists = tuple[str, Mapping[str, RankedList]]
-"""A query id and its lists by run label; the first list is the one to select from."""
+"""A query id, and the query's lists by run label; negatives are selected from the first list."""
 
 EMPTY = RankedList((), np.empty(0, np.float32))
 """The empty list of a query that is missing from the run."""
 
 
 def read_run(path: Path) -> Run:
-    """Read a run of six columns separated by spaces or tabs, plain or gzip (by content).
+    """Read a run of six columns separated by spaces or tabs, plain or gzip (recognised by content).
 
     Raises DataError as `parse_lines` does, and for a truncated or empty file.
     """
@@ -145,9 +145,9 @@ def stream_run(path: Path) -> Iterator[tuple[str, RankedList]]:
 
 
 def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]:
-    """Stream the run's list for each query, empty for queries missing from the run.
+    """Stream the run's ranked list of each given query; the list is empty if the query is missing from the run.
 
-    Raises DataError as `stream_run` does, or if the run has further queries or orders them differently.
+    Raises DataError as `stream_run` does, or if the run has further queries or another order of queries.
     """
     stream = stream_run(path)
     head = next(stream, None)
@@ -162,7 +162,7 @@ def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]
 
 
 def lists_side_by_side(runs: Mapping[str, Path], query_ids: Sequence[str]) -> Iterator[QueryLists]:
-    """Stream each query with its list in each run. Raises DataError as `lists_in_order` does."""
+    """Stream each query id with the query's list in every run, by label. Raises DataError as `lists_in_order` does."""
     streams = [lists_in_order(path, query_ids) for path in runs.values()]
     for query_id, *lists in zip(query_ids, *streams, strict=True):
         yield query_id, dict(zip(runs, lists, strict=True))
@@ -209,7 +209,7 @@ def write_run(path: Path, entries: Iterable[tuple[str, RankedList]], tag: str = 
 
     Args:
         path: the file to write.
-        entries: the `items()` of a run, with documents in any order.
+        entries: pairs of query id and ranked list; the documents of a list may be in any order.
         tag: the name in the last column.
 
     Raises DataError for an id or tag that is empty or has white space, a repeated query or document, or a score that is
@@ -263,7 +263,7 @@ def _check_word(what: str, word: str) -> None:
 
 
 def strictly_decreasing(scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return descending scores, float32 [n], with equal ones lowered until all differ: float32 [n].
+    """Return a copy of descending scores, float32 [n], in which equal scores are lowered until all differ.
 
     Subnormal numbers count as zero and are never produced: some programs flush them to zero.
     """
@@ -279,12 +279,11 @@ def strictly_decreasing(scores: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def rewrite_run(path: Path, collection: StoredCollection, split: str, target: Path) -> dict[str, int]:
-    """Copy a run's lists for a split's queries to `target`, in query order; return counts of matched and unmatched ids.
+    """Copy a run's lists for a split's queries to `target`, in split order; return counts of matched and unmatched ids.
 
-    Unknown documents are left out; ties keep the run's order.
+    Unknown documents are left out, ties keep the run's order, and counts of zero are omitted.
 
-    Raises:
-        DataError: the run is malformed, or shares no query with the split or no document with the corpus.
+    Raises DataError if the run is malformed, or shares no query with the split or no document with the corpus.
     """
     run, facts, documents = read_run(path), Counter[str](), 0
     query_ids = collection.queries(split).query_ids

@@ -26,7 +26,7 @@ class Segments:
     """The sizes of the windows that documents are cut into.
 
     length: tokens per segment, including special tokens and the prompt.
-    stride: tokens of text between the starts of two segments; None, or more than the segment length, means no overlap.
+    stride: tokens of text from the start of a segment to the next; None, or more than a segment's text: no overlap.
     count: the maximum number of segments per document; the rest of the text is ignored.
     """
 
@@ -70,7 +70,7 @@ def windows(
     Args:
         lengths: int64 [n], tokens of each document.
         size: int64 [n], tokens per segment of each document.
-        stride: int64 [n], tokens between the starts of segments, at most `size`.
+        stride: int64 [n], tokens between the starts of consecutive segments, at most `size`.
         count: the maximum number of segments per document.
     """
     import numpy as np
@@ -91,12 +91,12 @@ def segment_ids(doc_ids: Iterable[str], counts: Iterable[int]) -> Iterator[str]:
 
 
 def document_rows(folder: Path, doc_ids: Sequence[str]) -> "NDArray[np.int64] | None":
-    """Return the rows of each document's vectors in an index folder; None if each document has one vector.
+    """Return the rows of each document's vectors in an index folder; None if the index has no segments.
 
     Document ids may end in `#0` themselves: the index has segments if its first id is the corpus's first id plus `#0`.
 
     Returns:
-        int64 [N + 1], the row of each document's first vector, then the number of vectors.
+        int64 [N + 1], the row of each document's first vector, followed by the number of vectors.
 
     Raises ArtifactError if the index has a different number of documents, or its segment ids have gaps.
     """
@@ -115,10 +115,9 @@ def document_rows(folder: Path, doc_ids: Sequence[str]) -> "NDArray[np.int64] | 
 
 
 def first_rows(path: Path) -> "NDArray[np.int64]":
-    """The first row of each document in a `docid` file, then the number of rows: int64 [D + 1].
+    """The first row of each document in a `docid` file, followed by the number of rows: int64 [D + 1].
 
-    Raises:
-        ArtifactError: a line does not end in `#` and the segment number, counted from 0 within a document.
+    Raises ArtifactError if a line does not end in `#` and the segment number, counted from 0 within each document.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Source files of a collection, read in parts and past mistakes; names of splits; and files of queries."""
+"""Source files of a collection, read in parts, also after mistakes; names of splits; and files of queries."""
 
 import re
 from collections import Counter
@@ -81,7 +81,7 @@ def records(part: Part) -> Iterator[tuple[int, Record]]:
 def line_part(path: Path, parse: LineParser | None, split: str | None = None) -> Part:
     """Return the part for a file with one record per line.
 
-    parse: returns None for a header, and raises DataError for a bad line; None to parse judgements.
+    parse: returns None for a header, and raises DataError for a bad line; if None, lines are judgements.
     """
     return Part(str(path), lambda: _parsed(path, parse or qrels.qrels_parser(path)), split)
 
@@ -158,7 +158,7 @@ class PartedCollection:
         return _plain(self.qrels_in[split], Judgement)
 
     def notes(self) -> Sequence[str]:
-        """Return one note per file that is not read, and per file with queries left out for lack of judgements."""
+        """Return one note per file that is not read, and one per file with queries left out for lack of judgements."""
         unused = {source: total - len(self._used[source]) for source, total in self._totals.items()}
         counts = ((source, counted(count, "query")) for source, count in unused.items() if count)
         return [*self.left_out, *(f"{source}: {queries} without judgements left out" for source, queries in counts)]
@@ -207,7 +207,7 @@ def query_line(path: Path, number: int, line: str) -> Query:
 
 
 def read_query_file(path: Path, known: Mapping[str, str], facts: Counter[str]) -> Iterator[Query]:
-    """Yield the queries of a file in order, except queries in `known`, which are counted in `facts`.
+    """Yield the queries of a file in order, except those with an id in `known`, which are counted in `facts`.
 
     Args:
         path: a file in a format that `queries_part` reads.

@@ -26,7 +26,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 
 
 class Unplaced(DataError):
-    """A mistake in a record that has no file and line yet; `locating` finds them by the record's type and fields.
+    """A mistake in a record whose file and line are unknown; `locating` finds them by the record's type and fields.
 
     again: whether the mistake is in the second record with this id.
     """
@@ -49,7 +49,7 @@ def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]
 
 
 def check_text(path: Path, start: bytes, meant: str = "") -> None:
-    """Raise DataError if a file starts like an archive, a web page or a Git LFS pointer, unless that is `meant`."""
+    """Raise DataError if `start` is the start of an archive, web page or Git LFS pointer; meant: a kind to allow."""
     found = next((other for mark, other in _OTHERS.items() if start[:64].lower().startswith(mark)), "")
     if found and not (meant and found.startswith(meant)):
         raise DataError(f"{path}: expected a text file, found {found}")
@@ -146,7 +146,7 @@ def one_word(text: str) -> bool:
 
 
 def columns(line: str) -> list[str]:
-    """Split a line at ASCII white space; as in trec_eval, other spaces count as letters."""
+    """Split a line at ASCII white space; as in trec_eval, other white space is part of a word."""
     return line.split() if line.isascii() else [cell.decode() for cell in line.encode().split()]
 
 
@@ -156,7 +156,7 @@ def id_problem(name: str) -> str:
 
 
 def checked_id(where: Path | str, number: int, name: str) -> str:
-    """Return the id unchanged. Raises DataError, located at line or row `number`, if it is invalid."""
+    """Return an id unchanged. Raises DataError, with line or row `number` of file `where`, if the id is invalid."""
     if not one_word(name):
         raise DataError.at(where, number, id_problem(name))
     return name
@@ -173,19 +173,19 @@ def json_row(path: Path, number: int, line: str) -> dict[str, Any]:
 
 
 def text_field(path: Path, number: int, row: dict[str, Any], key: str) -> str:
-    """The text under `key`. Raises DataError if it is missing, not a string, or not valid Unicode."""
+    """The text under `key` in a row. Raises DataError if it is missing, not a string, or not valid Unicode."""
     if key not in row:
         raise DataError.at(path, number, f"missing field {key!r}")
     return _text(path, number, key, row[key])
 
 
 def title_field(path: Path, number: int, row: dict[str, Any]) -> str:
-    """The text under `title`, empty if it is missing or null. Raises DataError if it is not a string."""
+    """The text under `title` in a row; empty if missing or null. Raises DataError if it is not a valid string."""
     return "" if row.get("title") is None else text_field(path, number, row, "title")
 
 
 def id_field(path: Path, number: int, row: dict[str, Any], *keys: str) -> str:
-    """The id under the first of `keys` that exists; an integer is converted to a string.
+    """The id under the first of `keys` that a row has; an integer is converted to a string.
 
     Raises DataError if the id is missing or invalid.
     """
@@ -196,7 +196,7 @@ def id_field(path: Path, number: int, row: dict[str, Any], *keys: str) -> str:
 
 
 def texts_field(path: Path, number: int, row: dict[str, Any], key: str) -> tuple[str, ...]:
-    """The texts in the list under `key`; empty if it is missing or null. Raises DataError for other values."""
+    """The texts listed under `key` in a row; empty if missing or null. Raises DataError if not a list of strings."""
     values = row.get(key) or []
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise DataError.at(path, number, f"{key!r} must be a list of strings, not {json.dumps(values)[:40]}")

@@ -64,7 +64,7 @@ def word_spans(text: str) -> list[tuple[int, int]]:
 
 
 def document_lengths(corpus: Corpus) -> dict[str, float]:
-    """Return `mean`, `median`, `95 %` and `longest` of words per document, title included; empty for an empty corpus.
+    """Return words per document, title included: `mean`, `median`, `95 %` quantile, `longest`; empty if no documents.
 
     Memory use is 4 bytes per document.
     """
@@ -93,7 +93,7 @@ _QUESTIONS = 256
 
 
 def answer_spans(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the spans (start, end) of characters in `text` that match any of `answers`, distinct and ascending."""
+    """Return the character spans in `text` that match any of `answers` as with `string`, distinct and ascending."""
     decomposed, origins = text, [(i, i + 1) for i in range(len(text))]  # the source span of each character
     if not text.isascii():  # NFD splits a character from its accents; both come from one cluster
         parts = [(unicodedata.normalize("NFD", cluster.group()), cluster.span()) for cluster in _CLUSTER.finditer(text)]
@@ -113,13 +113,13 @@ def answer_spans(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def prepared(text: str, match: Match) -> str:
-    """Prepare text for the functions that `finder` returns; the result can be reused for several questions."""
+    """Prepare text for the functions that `finder` returns with the same `match`; one result serves all questions."""
     text = unicodedata.normalize("NFD", text)
     return text if match == "regex" else _joined(text)
 
 
 def finder(answers: Sequence[str], match: Match, left_out: Counter[str]) -> Finder:
-    """Return a function that searches prepared text for any of `answers`; left_out: counts unusable ones by reason.
+    """Return a function that searches prepared text for any of `answers`; left_out: counts unusable answers, by reason.
 
     Unusable answers have no token, or are patterns that cannot be compiled. A pattern that takes longer than a second
     on one text is dropped and counted too.
@@ -174,7 +174,7 @@ class PassageAnswers:
 
     Texts are read on demand, and each is tokenized once per 256 questions.
 
-    left_out: the number of unusable answers by reason; the answers of a question are counted once.
+    answers: by query id. left_out: numbers of unusable answers, by reason; a question's answers are counted once.
     """
 
     def __init__(self, corpus: Corpus, answers: Mapping[str, Sequence[str]], match: Match = "string") -> None:
@@ -195,7 +195,7 @@ class PassageAnswers:
         return [query_id for query_id, texts in self._answers.items() if texts]
 
     def contained(self, query_ids: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Mark the passages in `rows`, int64 [Q, k], that answer their question: bool [Q, k]; false for row -1."""
+        """Mark passages `rows`, int64 [Q, k], that contain an answer to their query: bool [Q, k]; false for -1."""
         has_answers, answered = np.zeros(rows.shape, bool), rows >= 0
         answered &= np.array([bool(self._answers.get(query_id)) for query_id in query_ids], bool)[:, None]
         for start in range(0, len(query_ids), _QUESTIONS):
@@ -210,5 +210,5 @@ class PassageAnswers:
         return has_answers
 
     def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-        """Like `contained`, for one list of document ids per question: bool [Q, length of the longest list]."""
+        """Like `contained`, for one list of document ids per question: bool [Q, longest list]; false for padding."""
         return self.contained(query_ids, self._corpus.list_rows(lists))

@@ -26,7 +26,7 @@ from hardneg.store import MANIFEST, link_file, replacing
 class DocIds(Sequence[str]):
     """The document ids in a `docid` file, read from a memory map on access.
 
-    Raises ArtifactError on first access if the number of lines is not `count`.
+    Raises ArtifactError on first access if the number of lines is not `count`, unless `count` is None.
     """
 
     def __init__(self, path: Path, count: int | None = None) -> None:
@@ -83,15 +83,13 @@ class RowsWriter:
 
     @property
     def documents(self) -> int:
-        """The number of ids in the folder: one per row, unless a document has several rows."""
+        """The number of ids to write: one per row, unless a subclass writes several rows per document."""
         return self.count
 
     def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
         """Stream the id of each row to the file `docid`, in row order.
 
-        Raises:
-            DataError: an id is empty or has white space.
-            ArtifactError: the number of ids is not `documents`.
+        Raises DataError if an id is empty or has white space, and ArtifactError if there are not `documents` ids.
         """
         written = 0
         with replacing(self.folder / DOC_IDS) as file:
@@ -162,11 +160,11 @@ class Shards:
 
     @cached_property
     def first(self) -> NDArray[np.int64]:
-        """The first row of each shard, then the number of rows: int64 [S + 1]."""
+        """The first row of each shard, followed by the total number of rows: int64 [S + 1]."""
         return np.cumsum([0, *(shard.rows for shard in self.listed)], dtype=np.int64)
 
     def link(self, folder: Path, names: Sequence[str]) -> None:
-        """Link or copy the files `names`, the shards and, last, the list of shards into another folder."""
+        """Link or copy the files `names` that exist, shards and, last, the list of shards into another folder."""
         own = [self.of_shard(number) for number, shard in enumerate(self.listed) if shard.location]
         shards = [str(path.relative_to(self.folder)) for shard in own for path in sorted(shard.iterdir())]
         folder.mkdir(parents=True, exist_ok=True)
@@ -177,8 +175,7 @@ class Shards:
     def of_shard(self, number: int) -> Path:
         """The folder of the shard with this number.
 
-        Raises:
-            ArtifactError: the list has something other than the name of a subfolder, such as a URL of earlier versions.
+        Raises ArtifactError if its location is not the name of a subfolder, such as a URL of earlier versions.
         """
         folder = self.folder / (location := self.listed[number].location)
         if location and (folder.parent != self.folder or folder.name != location):
@@ -188,7 +185,7 @@ class Shards:
 
 
 class Pieces:
-    """A sequence split over several shards; first: int64 [S + 1], the start of each shard, then the total."""
+    """A sequence split over several shards; first: int64 [S + 1], the start of each shard, and the total length."""
 
     def __init__(self, first: NDArray[np.int64]) -> None:
         self.first = first
@@ -197,7 +194,7 @@ class Pieces:
         return int(self.first[-1])
 
     def spans(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-        """Yield, for each shard that overlaps the range `start` to `stop`, its number and the range within it."""
+        """For each shard that overlaps [start, stop), yield its number, and the start and stop within the shard."""
         number = int(np.searchsorted(self.first, start, "right")) - 1
         while start < stop:
             begin, end = int(self.first[number]), min(stop, int(self.first[number + 1]))
@@ -206,7 +203,7 @@ class Pieces:
             start, number = end, number + 1
 
     def owned(self, positions: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield, for each shard with any of the positions, int64 [n], its number, their indices and positions in it."""
+        """Group positions, int64 [n], by shard; yield shard numbers, indices in `positions`, positions in the shard."""
         owner = np.searchsorted(self.first, positions, "right") - 1
         for number in np.unique(owner):
             mine = np.flatnonzero(owner == number)
@@ -214,7 +211,7 @@ class Pieces:
 
 
 def index_bytes(folder: Path, without: str = "") -> int:
-    """The size of an index in bytes, excluding document ids, which take the same space in every kind of index.
+    """The size of an index in bytes, excluding files common to all kinds of index: ids, manifest, list of shards.
 
     without: a subfolder to exclude.
     """
@@ -248,7 +245,10 @@ class FlatWriter(RowsWriter):
         self._file.write(_HEADER.pack(FLAT, dimension, count, _UNUSED, _UNUSED, 1, 0, dimension * count))
 
     def write(self, vectors: NDArray[np.float32]) -> None:
-        """Append vectors, float32 [n, dimension]. Raises ArtifactError if a number is not finite."""
+        """Append vectors, float32 [n, dimension].
+
+        Raises ArtifactError if a number is not finite, and UsageError for another shape or for too many vectors.
+        """
         if vectors.ndim != 2 or vectors.shape[1] != self.dimension:
             raise UsageError(f"{self.folder}: expected vectors of shape [n, {self.dimension}], found {vectors.shape}")
         if not np.isfinite(vectors).all():
@@ -264,7 +264,7 @@ class FlatWriter(RowsWriter):
 class FlatVectors:
     """A dense index folder, opened for reading; `read` and `gather` use bounded memory, sharded or not.
 
-    first_row: the row of the folder at which this index starts; 0 unless it is a `part`.
+    first_row: the row of the folder at which this index starts; 0 unless this is a `part`.
     """
 
     first_row = 0
@@ -317,7 +317,7 @@ class FlatVectors:
         return self._mapped(0)
 
     def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """Copy rows `start` to `stop` into `space` or a new aligned array: float32 [n, d]; no pages remain mapped."""
+        """Read, not map, rows `start` to `stop - 1` into the top of `space` or a new aligned array: float32 [n, d]."""
         rows = max(0, min(stop, self.count) - start)
         block = np.empty((rows, self.dimension), dtype="<f4") if space is None else space[:rows]
         buffer = memoryview(block.data).cast("B") if rows else memoryview(b"")
@@ -333,7 +333,7 @@ class FlatVectors:
         return block
 
     def gather(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """An aligned copy of the given rows, int64 [n], read through memory maps: float32 [n, d]."""
+        """Return an aligned copy of the vectors in `rows`, int64 [n], read through memory maps: float32 [n, d]."""
         if len(self.shards.listed) == 1:
             return np.require(self.vectors[rows], np.float32, ["C_CONTIGUOUS", "ALIGNED", "WRITEABLE"])
         gathered = np.empty((len(rows), self.dimension), np.float32)
@@ -342,11 +342,11 @@ class FlatVectors:
         return gathered
 
     def part(self, rows: range) -> "FlatVectors":
-        """Return a view of a range of rows as an index; its `doc_ids` and `folder` are still the whole index's."""
+        """Return an index of a range of rows, numbered from 0, with the `doc_ids` and `folder` of the whole index."""
         return _SomeRows(self, rows)
 
     def link(self, folder: Path, *names: str) -> None:
-        """Create an index of the same vectors in `folder`, with the files `names`, as hard links where possible."""
+        """Link or copy the vectors, the document ids and the files `names` into another folder."""
         self.shards.link(folder, ("index", *names, DOC_IDS))
 
     def _mapped(self, number: int) -> NDArray[np.float32]:

@@ -36,7 +36,7 @@ class _Block(NamedTuple):
 
 @dataclass(frozen=True)
 class VectorFile:
-    """Vectors and their ids in the same order; blocks: reads the file from its start, `ROWS` vectors at a time."""
+    """A file of vectors with ids; blocks: returns an iterator over the whole file, `ROWS` vectors at a time."""
 
     path: Path
     dimension: int
@@ -45,8 +45,7 @@ class VectorFile:
     def vectors(self) -> Iterator[NDArray[np.float32]]:
         """Yield all vectors in blocks, float32 [n, d] with n up to `ROWS`.
 
-        Raises:
-            DataError: a vector is not finite (the message has its line or row), or, at the end, all vectors are zero.
+        Raises DataError if a vector is not finite (the message has the line or row) or, at the end, if all are zero.
         """
         rows, distinct = 0, False
         for block in self.blocks():
@@ -180,10 +179,9 @@ def _check_ids(file: VectorFile) -> int:
 
 
 def import_vectors(file: VectorFile, folder: Path, progress: Progress) -> int:
-    """Write all vectors of a file as a dense index in `folder`, in the file's order; return their number.
+    """Write all vectors of a file as a dense index in `folder`, in the file's order; return the number of vectors.
 
-    Raises:
-        DataError: an id is invalid or repeated, a vector is not finite, all are zero, or the file is damaged.
+    Raises DataError if an id is invalid or repeated, a vector is not finite, all are zero, or the file is damaged.
     """
     count = _check_ids(file)
     ids = (name for block in file.blocks() for name in block.ids)
@@ -204,9 +202,9 @@ class VectorOwners:
 
 
 def arrange_vectors(file: VectorFile, wanted: VectorOwners, folder: Path, progress: Progress) -> int:
-    """Write the wanted vectors as a dense index in `folder`, in the order of the ids; return the number left out.
+    """Write the wanted vectors as a dense index in `folder`, in `wanted` order; return the number of vectors left out.
 
-    If the order differs, vectors are first written to a temporary file, so twice the disk space is needed.
+    If the file has another order, vectors are first written to a temporary file, so twice the disk space is needed.
 
     Raises DataError if a vector is missing, and as `import_vectors` does.
     """

@@ -1,4 +1,4 @@
-"""Arguments of public functions: their help, their form on the command line, and checks of values."""
+"""Arguments of public functions: help texts, command-line forms, and checks of values."""
 
 import inspect
 import os
@@ -58,7 +58,7 @@ class Arg:
 
 
 Setting = str | Mapping[str, Any]
-"""A plugin, as its name or as a dict with `name` and its options."""
+"""A plugin: its name, or a dict with `name` and the plugin's options."""
 Dataset = Annotated[
     str | Path | Mapping[str, Any] | Any,
     Arg(
@@ -134,7 +134,7 @@ TRAIN_OPTION = Arg(
 
 
 class AnalyzeArguments(Where, total=False):
-    """Arguments that analyses accept in addition to their fields."""
+    """Arguments that every analysis accepts in addition to its own fields."""
 
     qrels: AnyQrels | None
     queries: Annotated[str | Path | None, Arg("Queries: BEIR's queries.jsonl, or rows of id, tab, text.")]
@@ -147,7 +147,7 @@ class AnalyzeArguments(Where, total=False):
 
 
 def arg_of(annotation: Any) -> Arg | None:
-    """Return the outermost `Arg` in an annotation, or None."""
+    """Return the outermost `Arg` in an annotation; None if there is none."""
     inner = get_args(annotation)
     if get_origin(annotation) is Annotated:
         marks = [each for each in inner if isinstance(each, Arg)]
@@ -188,9 +188,9 @@ def _form(annotation: Any) -> Any:
 
 
 def spelled_out(function: _Function, options: type | None = None) -> _Function:
-    """Expand `**options: Unpack[...]` of a function into the signature that notebooks show.
+    """Return the function with a signature that lists the arguments of `**options: Unpack[...]`, for notebooks.
 
-    options: the TypedDict to list, for a function that keeps its `**` parameter for further arguments.
+    options: the TypedDict to list; a function for which it is given keeps its `**` parameter for further arguments.
     """
     signature = inspect.signature(function)
     *named, rest = signature.parameters.values()
@@ -205,7 +205,7 @@ def spelled_out(function: _Function, options: type | None = None) -> _Function:
 
 
 def refused(argument: str, value: Any, wanted: str) -> errors.UsageError:
-    """Return the error for an argument with an unsuitable value; wanted: what it must be."""
+    """Return the error for an argument with an unsuitable value; wanted: what the value must be."""
     return errors.UsageError(f"{{{argument}}}: must be {wanted}, not {value!r:.60}", argument)
 
 
@@ -232,7 +232,7 @@ def mapping_of(argument: str, value: Any) -> dict[str, Any]:
 
 
 def file_path(value: Any, argument: str = "path") -> Path:
-    """Return a path with `~` expanded. Raises UsageError for other types and for names that are too long."""
+    """Return a path with `~` expanded. Raises UsageError for other types, empty paths and names that are too long."""
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if isinstance(text, str) and text and "\0" not in text and max(map(len, text.split("/"))) <= 255:
         return Path(text).expanduser()
@@ -255,8 +255,7 @@ def whole_number(argument: str, value: Any, least: int | None = None) -> int:
 def plugin_setting(argument: str, value: Any) -> dict[str, Any]:
     """Convert a plugin given as NAME, NAME:SOURCE or a dict into a dict with `name` and options.
 
-    Raises:
-        UsageError: the value has none of these forms.
+    Raises UsageError if the value has none of these forms.
     """
     if isinstance(value, str):
         name, colon, source = value.partition(":")
@@ -269,8 +268,7 @@ def plugin_setting(argument: str, value: Any) -> dict[str, Any]:
 def plugin_settings(argument: str, value: Any) -> list[dict[str, Any]]:
     """Convert one or several plugins, in the forms of `plugin_setting` or as YAML mappings, into a list of dicts.
 
-    Raises:
-        UsageError: a plugin has none of these forms.
+    Raises UsageError if a plugin has none of these forms.
     """
     several = value if isinstance(value, Iterable) and not isinstance(value, str | Mapping) else [value]
     try:
@@ -286,7 +284,7 @@ def plugin_settings(argument: str, value: Any) -> list[dict[str, Any]]:
 def stage(verb: str, fields: Mapping[str, Any], names: Mapping[str, str] = {}) -> dict[str, Any]:
     """Validate fields and return the recipe stage of a verb; a field left at its default None is omitted.
 
-    fields: values by path, such as `depth` or `tuning.grid`. names: field names to use in messages.
+    fields: values by path, such as `depth` or `tuning.grid`. names: argument names for messages, by path.
 
     Raises:
         UsageError: a value is invalid; the message lists all invalid values.

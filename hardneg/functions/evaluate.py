@@ -77,7 +77,7 @@ def evaluate(
 class RunsToScore:
     """The runs to score, by label, and the metrics, judgements and tests to use.
 
-    baselines: labels of the runs to compare with. qrels: judgements or a qrels file, unless the dataset's are used.
+    baselines: labels of the runs to compare with. qrels: judgements or their file; None to use the dataset's.
     dataset: the dataset's name or None; read: opens the collection. fields: the fields of stage `evaluate`.
     """
 
@@ -92,7 +92,7 @@ class RunsToScore:
 
     @classmethod
     def of(cls, session: Session, arguments: Mapping[str, Any]) -> "RunsToScore":
-        """Read the arguments of `evaluate`. Raises UsageError for invalid ones."""
+        """Read the arguments of `evaluate`. Raises UsageError for invalid arguments."""
         names = ("relevance_level", "significance_level", "equivalence_margin", "query_groups", "by_group")
         fields = {name: arguments[name] for name in (*names, "answer_match") if name in arguments}
         metrics = list(dict.fromkeys(names_of("metrics", arguments.get("metrics", ())) or METRICS))
@@ -121,13 +121,16 @@ class RunsToScore:
         return None if self.dataset is None else self.read()
 
     def grades(self) -> "formats.qrels.Qrels":
-        """Return the given judgements, or the collection's for the split; empty if there are neither."""
+        """Return the given judgements or, without any, those of the collection's split; empty without a collection."""
         if self.qrels is not None:
             return formats.qrels.read_qrels(self.qrels) if isinstance(self.qrels, Path) else self.qrels
         return {} if self.collection is None else self.collection.judged(self.split)
 
     def measured(self) -> "evaluation.metrics_json.Measured":
-        """Return the scores of each run against judgements and answers, with notes but without tests."""
+        """Return the scores of each run against judgements and answers, with notes but without tests.
+
+        Raises UsageError if judgements or answers are missing, and DataError if no query of a run is judged.
+        """
         from hardneg.stages.evaluate import score_runs
 
         cutoffs, qrels = evaluation.metrics.answer_cutoffs(self.metrics), dict[str, dict[str, int]]()

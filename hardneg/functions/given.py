@@ -25,7 +25,10 @@ _LARGEST = 3.4028234663852886e38  # of 32 bits
 def keep_result(
     store: Store, artifact_type: str, origin: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any] | None]
 ) -> Artifact:
-    """Return the artifact of this origin from the store, or create it: `make` fills a folder and may return facts."""
+    """Return the artifact with this origin from the store, or create it with `make`, which fills a folder.
+
+    origin: the artifact's name, and all that determines its contents. make: may return facts.
+    """
     key = digest({name: value for name, value in origin.items() if name != "name"})
     with store.lock(key):
         store.recover(key)
@@ -37,10 +40,9 @@ def keep_result(
 
 
 def keep_content(store: Store, artifact_type: str, write: Callable[[Path], object]) -> Artifact:
-    """Call `write` with an empty folder, and store the files it writes as an artifact keyed by their content.
+    """Call `write` with an empty folder, and store the files that it creates as an artifact keyed by their content.
 
-    Raises:
-        ArtifactError: the store is not writable.
+    Raises ArtifactError if the store is not writable.
     """
     name = uuid4().hex
     with store.lock(name):
@@ -60,7 +62,7 @@ def keep_content(store: Store, artifact_type: str, write: Callable[[Path], objec
 
 
 def split_of(dataset: Dataset, usual: str) -> str:
-    """Return the split to use if none is requested: the usual one, or the only split of an in-memory dataset."""
+    """Return the split to use if none is requested: `usual`, or the only split of an in-memory dataset."""
     if isinstance(dataset, str | os.PathLike):
         return usual
     known = list(_parts_of(dataset)[2])
@@ -68,7 +70,7 @@ def split_of(dataset: Dataset, usual: str) -> str:
 
 
 def named_qrels(qrels: AnyQrels | None) -> Path | Qrels | None:
-    """Return the path of a file of judgements, or checked grades by query id and document id.
+    """Return the path of a file of judgements, checked grades by query id and document id, or None if `qrels` is.
 
     Raises:
         UsageError: the value is neither a path nor a mapping.
@@ -267,13 +269,13 @@ def _ranked_lists(run: Mapping[str, Mapping[str, float]]) -> Iterator[tuple[str,
 
 
 def is_run(run: Mapping[str, Any]) -> bool:
-    """Return whether a mapping is a run, scores by query and document, rather than a dict of runs by label."""
+    """Return whether a mapping is one run (scores by query and document), rather than a dict of runs by label."""
     first = next(iter(run.values()), None)
     return isinstance(first, Mapping) and not isinstance(next(iter(first.values()), 0), Mapping)
 
 
 def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
-    """Return the files of runs by label; labels are the keys of a dict, or are derived from the file names.
+    """Return the files of runs by label; labels are a dict's keys or, otherwise, the names of files and results.
 
     Raises:
         UsageError: there are no runs, or two runs have the same label.
@@ -298,7 +300,7 @@ def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
 
 
 def run_labels(paths: Sequence[Path]) -> dict[Path, str]:
-    """Return a unique label per run: its file name, with parent folders as needed. Raises UsageError for repeats."""
+    """Return a label for each run file: its name, with parent folders if needed. Raises UsageError for equal paths."""
     labels: dict[Path, str] = {}
     for path in paths:
         if path in labels:

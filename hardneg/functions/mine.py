@@ -116,14 +116,14 @@ def train(
 
 
 def mining_stages(mined: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    """Return the stages `encode`, `search` and `mine`; mined: the fields of stage `mine`."""
+    """Return stages `encode`, `search` and `mine`; mined: fields of `mine`; depth: documents to search per query."""
     searched = arguments.stage("search", {"depth": depth})
     searched |= {"index": ENCODED, "split": mined["split"], **list_options(mined)}
     return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mined, "runs": {"dense": SEARCHED}}}
 
 
 def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
-    """Return search options for mining: `positives` appends missed positives if the plugins need their scores."""
+    """Return search options for mining: `positives`, to append missed positives, if plugins need their scores."""
     from hardneg.fields import parse_setting
     from hardneg.mining.choosing import compares
 
@@ -135,7 +135,7 @@ def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def training_stage(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stage `train`; an option sets the field of its name or, otherwise, an entry of field `options`."""
+    """Return a stage `train`; an option sets the field with its name or, if there is none, an entry of `options`."""
     known = {*load_plugin("stages", "train").model_fields} - {"stage", "options", *fields}
     own = {name: value for name, value in options.items() if name in known}
     within = {name: value for name, value in options.items() if name not in known}

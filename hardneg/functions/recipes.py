@@ -39,7 +39,7 @@ def load_recipe(name: str | Path, preset: str | None = None) -> "ChosenRecipe":
 
 @dataclass(frozen=True)
 class ChosenRecipe:
-    """A recipe with a preset and changed values; immutable, so `set` returns a new one."""
+    """A recipe with a preset and changed values; `set` returns a new one. live: values that are in-memory objects."""
 
     name: str
     preset: str | None = None
@@ -215,7 +215,7 @@ class RunFolder:
 
 
 Stages = Mapping[str, tuple[str, Mapping[str, Any]]]
-"""Artifact type and facts by stage of a run folder."""
+"""The artifact type and the facts of each stage in a run folder, by stage name."""
 
 _FILES = ("qrels", "queries", "corpus", "withheld")
 
@@ -270,7 +270,7 @@ def checked(
 
 
 def files_of(analysis: base.Analysis, values: Mapping[str, Any], stages: Stages, progress: Progress) -> base.Files:
-    """Collect the inputs of an analysis: the files in its fields, and further arguments."""
+    """Collect an analysis's inputs: the files in its fields, `values` (further arguments by name), and stages."""
     named = {path: name for path, name, _ in analysis.references()}
     usual = {name: arg.default for name, arg in arguments.options_of(arguments.AnalyzeArguments).items()}
     alone = [Path(name) for path, name in named.items() if "." not in path]
@@ -290,7 +290,7 @@ def files_of(analysis: base.Analysis, values: Mapping[str, Any], stages: Stages,
 
 
 def stages_of(run_folder: Path, store: Store) -> Stages:
-    """Return the artifact type and facts of each stage of a run folder. Raises DataError for other folders."""
+    """Return the artifact type and facts of each stage of a run folder. Raises DataError if the folder is not one."""
     artifacts = recipes.artifacts_of(run_folder, store)
     return {name: (artifact.artifact_type, artifact.facts) for name, artifact in artifacts.items()}
 

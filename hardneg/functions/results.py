@@ -164,9 +164,9 @@ class MinedNegatives(StoredResult):
         scores: bool = False,
         overwrite: bool = False,
     ) -> Mapping[str, int]:
-        """Write the negatives atomically in a format. negatives: number per query, in order; None for all.
+        """Write the negatives atomically in a format. negatives: number per query, in mined order; None for all.
 
-        Returns the number of `rows` and of skipped items by reason. Replaces a file that this method wrote earlier.
+        Returns the numbers of `rows` and of skipped items by reason. Replaces a file that this method wrote earlier.
 
         Raises:
             UsageError: the format is unknown, the suffix is wrong, the path is an input, or `overwrite` is

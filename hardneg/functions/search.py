@@ -132,7 +132,7 @@ class QueryVectors:
 
     @classmethod
     def of(cls, line: str, index: Any, query_vectors: Any, query_ids: Any) -> "QueryVectors | None":
-        """Return these arguments as paths; None if all are omitted. Raises UsageError if a required one is missing."""
+        """Return arguments of command `line` as paths; None if all are omitted. Raises UsageError if one is missing."""
         named = {"index": index, "query_vectors": query_vectors, "query_ids": query_ids}
         paths = {name: arguments.file_path(value, name) for name, value in named.items() if value is not None}
         if not paths:
@@ -148,7 +148,7 @@ class QueryVectors:
         return [path for path in (self.index, self.queries, self.ids) if path is not None]
 
     def kept_run(self, session: Session, depth: int, name: str = layout.RUN) -> tuple[Artifact, int]:
-        """Search with all query vectors in file order; return the stored run and the number of queries.
+        """Search with all query vectors in file order; return the artifact with run file `name`, and the query count.
 
         Raises:
             ArtifactError: the index is missing or damaged.

@@ -40,7 +40,7 @@ def warn(note: str) -> None:
 
 @dataclass(frozen=True)
 class AdhocRecipe:
-    """A recipe in memory, with the same keys as if it were in a file; by default, only its dataset is used.
+    """A recipe in memory; artifacts get the same keys as from a recipe file. By default, only the dataset is used.
 
     command: the command's name in messages. settings: PATH=VALUE strings as for `--set`. arguments: argument names by
     recipe path, for messages. top: other top-level fields, such as a title, seeds, or model fields.
@@ -56,7 +56,7 @@ class AdhocRecipe:
     top: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self, tell: Callable[[str], None] = warn) -> "recipes.Recipe":
-        """Validate the recipe without reading data; tell: shows its notes. Raises RecipeError listing all mistakes."""
+        """Validate the recipe without reading data; tell: shows notes. Raises RecipeError, which lists all mistakes."""
         model = {"name": "none" if self.model is None else self.model, **self.top.get("model", {})}
         tree = {"dataset": self.dataset, "seed": self.seed, **self.top, "model": model, "stages": dict(self.stages)}
         try:
@@ -117,7 +117,7 @@ class NotebookBars(Logged):
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Any]:
-        """Show a bar until the end of the block; yield an object with `advance` and `describe`."""
+        """Show a bar, from `done` to `total`, during the block; yield an object with `advance` and `describe`."""
         from tqdm.auto import tqdm
 
         with tqdm(total=total, desc=title, unit=f" {unit}", initial=done, leave=False) as bar:
@@ -125,7 +125,7 @@ class NotebookBars(Logged):
 
 
 class OtherProcess(UsageError):
-    """An error raised in all processes except the first, the only one with the result."""
+    """Raised in all processes except the first, which alone has the result."""
 
 
 @dataclass
@@ -141,7 +141,7 @@ class Session:
 
     @classmethod
     def of(cls, where: Mapping[str, Any], function: Callable[..., Any] | None = None) -> "Session":
-        """Return the session for a function's `**where`; a command passes its own as `session`.
+        """Return the session for the `**where` of `function`; a command passes its own session as `session`.
 
         Raises:
             UsageError: an argument is unknown, or the device does not exist.
@@ -166,7 +166,7 @@ class Session:
         return cls(opened, device, seed, setting_texts(settings), shown, engine)
 
     def refuse_settings(self) -> None:
-        """Raise UsageError if there are settings, for functions without a recipe."""
+        """Raise UsageError if there are settings; for functions that have no recipe to change."""
         if self.settings:
             raise UsageError("{settings}: cannot be used without a recipe to change; remove them", "settings")
 
@@ -208,12 +208,12 @@ class Session:
             return self.execute(plan, until, force)
 
     def make_later(self, command: str, plan: "recipes.Plan", until: str | None = None) -> "recipes.Outcome":
-        """Like `make`, for a plan that depends on the results of another; `gc` protects its steps separately."""
+        """Like `make`, for a plan that depends on another's results; `gc` protects the steps as those of `command`."""
         with outputs.reserve(self.store, command, self.store.root, list(plan.keys.values())):
             return self.make(plan, until)
 
     def execute(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
-        """Like `make`, without protection from `artifacts gc` after a failure."""
+        """Like `make`, but the artifacts are not protected from `artifacts gc` after a failure."""
         from hardneg.stages import Local
 
         options = recipes.Options(until, tuple(force), self.device, self.engine or Local())
@@ -223,8 +223,7 @@ class Session:
     def artifacts(self, plan: "recipes.Plan", until: str | None = None) -> Mapping[str, Artifact]:
         """Create or reuse the artifacts of a plan's steps, up to step `until` if given; return them by step name.
 
-        Raises:
-            OtherProcess: another process has the result.
+        Raises OtherProcess if another process has the result.
         """
         artifacts = self.make(plan, until).artifacts
         if world().rank > 0:
@@ -242,10 +241,9 @@ class Session:
 
         The artifact's key depends on the stage and the content of the runs, not on earlier steps.
 
-        runs: run files by input path.
+        runs: run files by the stage's input field, such as `runs.run`.
 
-        Raises:
-            DataError: a run is malformed, or has no queries of the split.
+        Raises DataError if a run is malformed, or has no queries of the split.
         """
         from hardneg.stages import ArtifactInput, Local, StageContext
 
@@ -276,7 +274,7 @@ class Session:
         return artifact, {**artifact.facts, **facts}
 
     def open_index(self, step: "recipes.Step", outcome: "recipes.Outcome") -> "Searcher":
-        """Open the index of a step that `make` has executed."""
+        """Open the index of a step; outcome: the result of `make` for its plan."""
         from hardneg.stages import ArtifactInput
         from hardneg.stages.work import open_searcher
 
@@ -299,8 +297,7 @@ class Session:
 def usual_store(path: str | Path | None) -> Store:
     """Return the store at `path`, or the default store if the path is None or empty; the store need not exist.
 
-    Raises:
-        ArtifactError: the path is a file, or cannot be used.
+    Raises ArtifactError if the path is a file, or cannot be used.
     """
     root = Path(path or os.environ.get("HARDNEG_STORE") or cache_folder() / "store").expanduser().absolute()
     try:
@@ -336,8 +333,7 @@ def named_dataset(dataset: arguments.Dataset, store: Store) -> str:
 def named_model(argument: arguments.Model, store: Store) -> str:
     """Return the name of a model for a recipe; an in-memory model is saved to the store.
 
-    Raises:
-        UsageError: the object has an unsupported type.
+    Raises UsageError if the object has an unsupported type.
     """
     if isinstance(argument, str | os.PathLike):
         return arguments.name_of("model", os.fspath(argument))

@@ -67,7 +67,7 @@ class FolderContents:
 
     @classmethod
     def of(cls, folder: Path, glob: str | None = None) -> "FolderContents":
-        """Inspect a folder: count queries and judgements, estimate documents. glob: documents to read; None for all.
+        """Inspect a folder: count judged queries, and estimate the documents. glob: documents to read; None for all.
 
         Raises:
             DataError: the folder is missing, has nothing readable, or has an incomplete collection.
@@ -282,10 +282,9 @@ class Beginning:
         return "".join(line.replace("# \n", "#\n") for line in comments) + recipes.as_yaml(self.tree)
 
     def paths(self, output: str | Path | None, run: bool) -> tuple[Path, Path]:
-        """Return the paths of the recipe and of its run folder.
+        """Return the paths of the recipe and of its run folder; run: whether to check the run folder too.
 
-        Raises:
-            UsageError: the output is inside the folder of documents.
+        Raises UsageError if a path is inside the folder of documents.
         """
         recipe, folder = Path(output or f"{self.name}.yaml"), self.contents.folder.resolve()
         results = recipes.default_folder(recipe.stem, "")

@@ -112,7 +112,7 @@ class HasGroups(Protocol):
     """A collection with groups of documents and queries, such as topics; documents of one group are similar."""
 
     def groups(self, side: Side) -> Iterator[Membership]:
-        """Yield the group of each document, or of each query of any split; some may have none."""
+        """Yield the group of each document, or of each query of any split; ids without a group are omitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class RankedList:
 
 
 SCORES = "scores"
-"""The label in `Candidates.hits` of a list with scores for filters to use instead of the first list's."""
+"""The label in `Candidates.hits` of the list whose scores filters use instead of the scores in the first list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +170,14 @@ class Candidates:
 
     @property
     def ranking(self) -> RankedList:
-        """The first list in `hits`, from which negatives are selected, or an empty list."""
+        """The first list in `hits`, from which negatives are selected; an empty list if there is none."""
         import numpy as np
 
         return next(iter(self.hits.values()), None) or RankedList((), np.empty(0, np.float32))
 
     @property
     def listed(self) -> list[str]:
-        """The documents of all lists without duplicates, in the order of the lists."""
+        """The ids of the documents in all lists, each once, in the order of the lists."""
         return list(dict.fromkeys(doc_id for ranked in self.hits.values() for doc_id in ranked.doc_ids))
 
 
@@ -186,7 +186,7 @@ class Drops:
     """The n dropped documents among the first `candidates` documents of a query's list, with ranks and reasons.
 
     ranks: int32 [n], counted from 1. reasons: `positive`, `duplicate`, `score`, ... scores: float32 [n], the deciding
-    scores, nan if none. chosen: int32 [k], the ranks of the k negatives, 0 for negatives from elsewhere.
+    scores, nan if none. chosen: int32 [k], the ranks of the k negatives, 0 for one not in the list.
     """
 
     candidates: int
@@ -202,7 +202,7 @@ class Negatives:
     """The negatives of one query; scores: float32 [n], the scores in the run, nan if unknown.
 
     dropped: counts of dropped candidates by reason (`positive`, `duplicate`, ...). drops: the dropped candidates, if
-    the miner reports them. noted: other counts, such as `no scored positive`.
+    the miner reports them. noted: facts about the query, such as `no scored positive`.
     """
 
     query_id: str

@@ -56,7 +56,7 @@ def complaint(item: Mapping[str, Any]) -> str:
 
 
 def not_finite(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
-    """Yield the path and value of each infinite number or NaN inside a value."""
+    """Yield the path and value of each infinite number or NaN inside a value; path: the value's own path."""
     if isinstance(value, float) and not isfinite(value):
         yield path, value
     is_model = hasattr(type(value), "model_fields") or is_dataclass(value)

@@ -16,7 +16,7 @@ _NONE = "N/A"
 class Bright:
     """One domain of BRIGHT: `documents` with `id` and `content`, `examples` with `query`, `gold_ids`, `excluded_ids`.
 
-    The documents in `excluded_ids` are excluded for their query from runs, metrics and negatives.
+    The documents in `excluded_ids` are excluded from the runs, metrics and negatives of the query.
 
     Source: Su et al., BRIGHT: A Realistic and Challenging Benchmark for Reasoning-Intensive Retrieval (ICLR 2025).
 
@@ -60,7 +60,7 @@ class Bright:
 
 @dataclass(frozen=True)
 class BrightDomain:
-    """A collection read from a domain's files of documents and queries; gold: the column of relevant ids."""
+    """A collection read from one domain's tables of documents and queries; gold: the column of relevant ids."""
 
     corpus: list[Path]
     examples: list[Path]
@@ -75,7 +75,7 @@ class BrightDomain:
         return ["test"]
 
     def queries(self, split: str) -> Iterator[Query]:
-        """Return an iterator over all queries."""
+        """Return an iterator over the queries, in the table's order; `split` can only be `test`."""
         return (Query(_id(row, "id"), row.text("query")) for row in read_tables(self.examples))
 
     def qrels(self, split: str) -> Iterator[Judgement]:

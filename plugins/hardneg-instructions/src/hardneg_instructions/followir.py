@@ -36,7 +36,7 @@ class FollowIR:
     Source: Weller et al., FollowIR: Evaluating and Teaching Information Retrieval Models to Follow Instructions (2024).
 
     Args:
-        source: the folder; each table is a file NAME.jsonl or NAME.parquet, or a folder NAME of these files.
+        source: the folder; each table is a file NAME.jsonl or NAME.parquet, or a folder NAME of such files.
         template: the text of a query with an instruction; `{query}` alone omits instructions.
     """
 
@@ -88,7 +88,7 @@ class FollowIRCollection:
         return list(_SPLITS)
 
     def queries(self, split: str) -> Iterator[Query]:
-        """Yield the queries of a split, each with its instruction."""
+        """Yield the queries of a split, each combined with its instruction by the template."""
         for row in read_tables(self.files["queries"]):
             query_id, text = _id(row), row.text("text")
             if self.files["instruction"]:
@@ -100,7 +100,7 @@ class FollowIRCollection:
                     yield Query(query_id + end, instructed(self.template, text, row.text(columns[end])))
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """Yield the judgements of a split."""
+        """Yield the judgements of a split. Raises DataError for a grade that is not a whole number."""
         if self.files["instruction"]:
             for row in read_tables(self.files["qrels"]):
                 if (query_id := row.id("query-id")).endswith(_SPLITS[split]):

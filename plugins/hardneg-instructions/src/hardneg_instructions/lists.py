@@ -40,7 +40,7 @@ class CandidateLists(stages.RunSpec):
         return stages.Row(count, "queries", disk=count * _LISTED * 20)
 
     def make(self, context: "stages.StageContext[CandidateLists]") -> stages.Facts:
-        """Write the run; scores are negative ranks. Raises DataError if no query has listed documents in the corpus."""
+        """Write the run, with negative ranks as scores. Raises DataError if no listed document is in the corpus."""
         collection = stage_work.open_collection(context.inputs["dataset"])
         lists, missing = read_lists(Path(self.file).expanduser()), "documents that are not in the corpus"
         counts = {"queries without a list": 0, missing: 0}
@@ -57,7 +57,7 @@ class CandidateLists(stages.RunSpec):
 
 
 def read_lists(path: Path) -> dict[str, dict[str, None]]:
-    """Return each query's distinct document ids, in file order, as keys. Raises DataError for a malformed row."""
+    """Return each query's distinct document ids, as keys in file order. Raises DataError for a malformed row."""
     lists: dict[str, dict[str, None]] = {}
     for row in read_tables([path]):
         one = "qid" in row.cells
@@ -89,7 +89,7 @@ class JudgedNegatives(stages.RunSpec):
         return stages.Row(count, "queries", disk=count * _JUDGED * 20)
 
     def make(self, context: "stages.StageContext[JudgedNegatives]") -> stages.Facts:
-        """Write the run; scores are negative ranks. Raises DataError if no query has a document judged not relevant."""
+        """Write the run, with negative ranks as scores. Raises DataError if the run would be empty."""
         collection = stage_work.open_collection(context.inputs["dataset"])
         qrels, counts = collection.qrels(self.split), {"documents": 0, "queries without documents": 0}
 

@@ -89,8 +89,8 @@ def _p_mrr(run: Mapping[str, RankedList], query: str, doc_ids: Sequence[str]) ->
 def rank_change(original: int, changed: int) -> float:
     """Return the change of a document's rank under the changed instruction, in reciprocal ranks.
 
-    With MRR = 1 / rank, it is MRR_og / MRR_new - 1 if the document rises, else 1 - MRR_new / MRR_og; from -1 to 1. A
-    document that is missing from a list counts as ranked after the last one.
+    With MRR = 1 / rank, the change is MRR_og / MRR_new - 1 if the document rises, else 1 - MRR_new / MRR_og; from -1 to
+    1. A document that is missing from a list counts as ranked after the last one.
 
     Source: Weller et al., FollowIR (2024), p-MRR.
     """

@@ -40,8 +40,8 @@ class Promptriever:
     Args:
         source: a Parquet or JSON Lines file, or a folder of files named by split, like `train-00000-of-00052.parquet`.
         template: the text of a query with an instruction; `{query}` alone omits instructions.
-        dev: share of the queries of split `train` to use as split `dev`; equal texts stay together.
-        test: share to use as split `test`.
+        dev: share of the queries of split `train` to use as split `dev`; queries with equal texts stay together.
+        test: share of the same queries to use as split `test`.
     """
 
     source: str
@@ -85,14 +85,14 @@ class Promptriever:
 
 @dataclass(frozen=True)
 class PromptrieverRows:
-    """A collection read from the files of each split; loader: its options."""
+    """A collection read from the files of each split; loader: the loader with its options."""
 
     files: dict[str, list[Path]]
     loader: Promptriever
     _counts: Counter[str] = field(default_factory=Counter)
 
     def documents(self) -> Iterator[Document]:
-        """Yield all distinct passages in row order; ids and digests of their texts are held in memory."""
+        """Yield all distinct passages in row order; their ids and content hashes are held in memory."""
         known: dict[str, int] = {}
         for split in self.files:
             for row in read_tables(self.files[split]):
@@ -112,7 +112,7 @@ class PromptrieverRows:
         return [*self.files, *(split for split, share in shares.items() if share)]
 
     def queries(self, split: str) -> Iterator[Query]:
-        """Yield the queries of a split, each with its instruction."""
+        """Yield the queries of a split, combined by the template with the instruction of those that have one."""
         self._counts.clear()
         for query_id, row in self._rows(split):
             instruction = _instruction(row)

@@ -22,7 +22,7 @@ class TableRow(NamedTuple):
     cells: Mapping[str, Any]
 
     def text(self, column: str) -> str:
-        """Return the text in a cell. Raises DataError if it is not a string."""
+        """Return the text in a cell. Raises DataError if the cell is missing or not a string."""
         value = self.cells.get(column)
         if not isinstance(value, str):
             raise self.error(f"column {column!r} must contain text, not {value!r:.40}")
@@ -41,11 +41,11 @@ class TableRow(NamedTuple):
         return name
 
     def ids(self, column: str) -> list[str]:
-        """Return the ids in a cell with a list, possibly empty. Raises DataError for an invalid id."""
+        """Return the ids that a cell lists; empty if it is missing. Raises DataError for other values and bad ids."""
         return [TableRow(self.path, self.number, {column: value}).id(column) for value in self._list(column)]
 
     def rows(self, column: str) -> list["TableRow"]:
-        """Return the records in a cell with a list, possibly empty. Raises DataError for other values."""
+        """Return the records that a cell lists; empty for a missing cell. Raises DataError for other values."""
         values = self._list(column)
         if not all(isinstance(value, Mapping) for value in values):
             raise self.error(f"column {column!r} must contain a list of records")
@@ -78,7 +78,7 @@ def instructed(template: str, query: str, instruction: str) -> str:
 
 
 def table_files(folder: Path, *names: str) -> list[Path]:
-    """Return the files of the first of these tables that exists in a folder; empty if none exists.
+    """Return the files of the first table in `names` that a folder contains; empty if it contains none.
 
     A table is one file, like `corpus.jsonl`, or all files of a folder, like `corpus/corpus-00000-of-00001.parquet`.
     """
@@ -114,7 +114,7 @@ def count_rows(files: Sequence[Path]) -> int:
 
 
 def folder_of(source: str, form: str) -> Path:
-    """Return a loader's source as a folder; form: the loader's name. Raises DataError if it does not exist."""
+    """Return a loader's source as a folder; form: the loader's name. Raises DataError if there is no such folder."""
     if not source:
         raise errors.DataError(f"{form} needs a folder, as in {form}:FOLDER")
     folder = Path(source).expanduser()

@@ -20,7 +20,7 @@ _GIB = 1 << 30
 
 
 class Finding(NamedTuple):
-    """The result of one check: what it found and what that means; `broken`: the core cannot work."""
+    """The result of one check: what it found and what that means. The state `broken`: the core cannot work."""
 
     subject: str
     state: Literal["ok", "note", "missing", "broken"]
@@ -101,7 +101,7 @@ def _memory() -> Finding:
 
 
 def memory() -> tuple[int, int]:
-    """The total and the available memory in bytes, within the limit of the control group."""
+    """Return the total and the available memory in bytes, limited by the control group."""
     import psutil
 
     in_use = psutil.virtual_memory()

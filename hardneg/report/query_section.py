@@ -109,7 +109,7 @@ class ByQuery:
 
 
 def query_section(measured: Measured, passages: Passages, system: str = "") -> Section | None:
-    """Return the section with the first `MOST_QUERIES` queries of `ByQuery` and passages; None if there are none."""
+    """Return the section with the first `MOST_QUERIES` queries of `ByQuery`, with passages; None without queries."""
     ordered = ByQuery.of(measured, system)
     shown = ordered.query_ids[:MOST_QUERIES]
     if not shown:

@@ -99,7 +99,7 @@ class ReportContent:
 
     @classmethod
     def of(cls, title: str, measured: Measured, **others: Any) -> "ReportContent":
-        """Return the content of a report on an evaluation; others: fields to set, in place of the evaluation's."""
+        """Return the content of a report on an evaluation; others: fields to set, which override the evaluation's."""
         systems = {
             label: estimates(scores, measured.by_seed.get(label, {}), measured.query_groups)
             for label, scores in measured.results.items()

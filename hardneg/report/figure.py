@@ -146,7 +146,7 @@ def bars(axes: Any, values: Mapping[str, float], words: Mapping[str, str]) -> No
 
 
 def lines(axes: Any, series: Mapping[str, Points]) -> None:
-    """Draw a line for each label with points, with a colour, at most 20 markers, and an entry in the legend.
+    """Draw a line with at most 20 markers for each label that has points, and a legend.
 
     A label that begins with an underscore is shown after a space; matplotlib would leave it out of the legend.
     """

@@ -67,7 +67,8 @@ class Passages:
 class ByQuery:
     """The queries in the order of a report: largest difference of the pair or lowest score of a single system first.
 
-    pair: the report's subject or else the best system, and the first baseline or else the next best; None: one system.
+    results: scores by system. metric: the first metric. pair: the report's subject or else the best system, and the
+    first baseline or else the next best; None for one system.
     """
 
     results: Mapping[str, metrics.Scores]

@@ -37,7 +37,7 @@ def complete_presets(context: typer.Context) -> list[str]:
 
 
 def complete_stages(context: typer.Context) -> list[str]:
-    """`dataset` and the stages of the recipe on the command line, with its preset; empty if it cannot be read."""
+    """`dataset` and the stages of the command line's recipe, with its preset; empty if the recipe cannot be read."""
     preset = context.params.get("preset")
     return _of_recipe(
         context, lambda source: ["dataset", *(recipes.expand(source, preset, ()).tree.get("stages") or ())]

@@ -31,11 +31,10 @@ _OVERWRITE = keyword("overwrite", default=adaptor.OVERWRITE, annotation=bool)
 
 
 class Command:
-    """A command that writes a function's result to a folder, or to a gzipped run, and prints counts of its items.
+    """A command that writes the result of a function to a folder or a gzipped run, and prints the result's counts.
 
     shows: the shared options to offer. counts: the facts to print first, with their singular and plural nouns; if
-    given, the other facts, except those in `unsaid`, follow as skipped items. run: whether the output is a run, not a
-    folder.
+    given, the other facts, except those in `unsaid`, follow as skipped items. run: whether the output is a run.
     """
 
     output: Any = None

@@ -32,7 +32,7 @@ def visible(text: str) -> str:
 
 @contextmanager
 def flags_named(called: Callable[[str], str]) -> Iterator[None]:
-    """Make errors from the block name arguments by the flags that `called` returns, unless they already have names."""
+    """Make errors in the block name arguments by the flags that `called` returns, unless an error already has names."""
     try:
         yield
     except HardnegError as error:
@@ -197,7 +197,7 @@ class Bars:
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Any]:
-        """Yield a bar that disappears when the task ends or, outside a terminal, prints lines; done: finished items."""
+        """Yield a bar that vanishes when the task ends, or prints lines outside terminals; done: items at the start."""
         if not self._console.is_terminal:
             with self._lines.task(title, total, unit, done) as bar:
                 yield bar

@@ -56,7 +56,7 @@ class TerminalSession(Session):
         tell_once(note)
 
     def begin(self, recipe: Any, reads: Sequence[Path] = ()) -> Any:
-        """Reserve the outputs and return the plan, None without a recipe; a read-only store is replaced in that case.
+        """Reserve outputs and return the plan, None without a recipe; a temporary store then replaces a read-only one.
 
         Raises:
             UsageError: the recipe or an output name has mistakes, or an output is an input or an existing file of
@@ -88,9 +88,7 @@ class TerminalSession(Session):
         return plan
 
     def make(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
-        """Make or reuse the artifact of each step up to `until`, rerun those in `force`, and print a line per step.
-
-        Every process must call this.
+        """Make, reuse or (if in `force`) rerun each step up to `until`; print a line per step. All processes call it.
 
         Raises:
             UsageError: this process sees different files than the first process.
@@ -235,7 +233,7 @@ def store_outputs(
     store: Store | None = None,
     plan: "recipes.Plan | None" = None,
 ) -> Outputs:
-    """Return the outputs of a command; store: where to record them (default: the usual one); plan: what makes them."""
+    """Return the outputs of a command; store: where to record them (default: the usual one); plan: their plan."""
     keys: list[str] = []
     if plan is not None:
         inputs, keys = [*recipes.inputs_of(plan.recipe), *inputs], list(plan.keys.values())

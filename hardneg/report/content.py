@@ -118,7 +118,7 @@ class ReportContent:
 
     @property
     def query_tests(self) -> list[Comparison]:
-        """The deciding tests that are over queries only, as there is none over queries and seeds."""
+        """The deciding tests over queries: those for which there is no test over queries and seeds."""
         return [each for each in self.tests if isinstance(each, Comparison)]
 
     @property
@@ -158,7 +158,7 @@ def estimates(
 
 
 def deciding(comparisons: Iterable[Comparison], over_seeds: Iterable[TwoLevel]) -> list[Test]:
-    """Return the deciding test for each of `comparisons`: the one in `over_seeds` if there is one, else itself."""
+    """Return the deciding tests: each comparison, or the test over seeds of the same systems by the same metric."""
     known = {(each.system, each.baseline, each.metric): each for each in over_seeds}
     return [known.get((each.system, each.baseline, each.metric), each) for each in comparisons]
 
@@ -351,7 +351,7 @@ class RecipeRun:
 def next_steps(
     measured: Measured, system: str = "", runs: Mapping[str, str | Path] | None = None, run: RecipeRun | None = None
 ) -> list[tuple[str, str]]:
-    """Return next steps after an evaluation, each a sentence and a command to copy; they depend on its first metric.
+    """Return next steps after an evaluation, judged by the first metric: pairs of a sentence and a command to copy.
 
     system: the row of the trained model; empty: the row with the highest mean, BM25 excluded. runs: the run file of
     each row; default: ROW.trec.gz. run: the recipe run that was evaluated, if any.

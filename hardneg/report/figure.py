@@ -160,10 +160,10 @@ def lines(axes: Any, series: Mapping[str, Points]) -> None:
 
 
 def draw_table(table: Table, drawn: slice, across: int | None, paths: Sequence[Path]) -> None:
-    """Draw columns of a table into a figure, as bars or, with `across`, as lines, and write it to all `paths`.
+    """Draw columns of a table into a figure, as bars or lines, and write the figure to all `paths`.
 
-    drawn: the columns. Bars: a panel per column, with a bar per row. across: the column on the x axis of lines; if it
-    is 0, one panel has a line per column, else each column is a panel with a line for each text in the first column.
+    drawn: the columns. across: None for a panel of bars per column, else the column on the x axis of lines: if it is 0,
+    one panel has a line per column, else each column is a panel with a line for each text in the first column.
     """
     names = [cell(name).text for name in table.columns]
     rows = [[cell(each).text for each in row] for row in table.rows]

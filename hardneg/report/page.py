@@ -35,7 +35,7 @@ _OUTCOMES = {
 def write_report(
     folder: Path, report: ReportContent, measured: metrics_json.Measured, passages: query_section.Passages
 ) -> list[Path]:
-    """Write `report.md` and `report.html` with the same content, and the scores of all queries; return the three paths.
+    """Write `report.md` and `report.html`, with the same content, and `queries.tsv` with all queries; return the paths.
 
     measured: the evaluation that the report describes. passages: the sources of the passages shown for a query.
     """

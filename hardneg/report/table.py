@@ -90,7 +90,7 @@ def p_value(value: float) -> str:
 
 
 def equation(name: str, value: float) -> str:
-    """Return `p = 0.012` or `p < 0.001`."""
+    """Return a p value and its name as an equation, such as `p = 0.012`, or `p < 0.001`."""
     shown = p_value(value)
     return f"{name} {shown}" if shown.startswith("<") else f"{name} = {shown}"
 

@@ -182,7 +182,7 @@ def metric_names(texts: Sequence[str]) -> list[str]:
 
 
 def values(arguments: Mapping[str, Arg], args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a function's own arguments, converted from the command line, by name; omitted ones are left out.
+    """Return a function's own arguments by name, converted from the command line, without those that were not given.
 
     Raises:
         UsageError: a text has the wrong form, or an option belongs to a plugin that was not given.
@@ -233,7 +233,7 @@ def store_outputs(
     store: Store | None = None,
     plan: "recipes.Plan | None" = None,
 ) -> Outputs:
-    """Return the outputs of a command; store: where to record them (default: the usual one); plan: their plan."""
+    """Return a command's outputs; store: where they are recorded (default: the usual one); plan: what makes them."""
     keys: list[str] = []
     if plan is not None:
         inputs, keys = [*recipes.inputs_of(plan.recipe), *inputs], list(plan.keys.values())

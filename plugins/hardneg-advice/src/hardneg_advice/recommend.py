@@ -220,7 +220,7 @@ class RecommendedNegatives:
         return f"Train with {best}: {how}. {scores}, against {tables.number(rows[SHIPPED]['mean'])} as shipped."
 
     def reasons(self) -> list[str]:
-        """Return sentences on the evidence and the rule's advice and, if it decides, on the rule's limits."""
+        """Return sentences on the evidence, the rule's advice and, if the rule decides, the rule's limits."""
         arm, reason = self._guess
         queries, said = self.ranks["queries"], f"{ARMS[arm]}. {reason}"
         few = [f"Too few queries to choose on: {queries}; use at least {FEW}."] if queries < FEW else []

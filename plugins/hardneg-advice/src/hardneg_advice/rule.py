@@ -22,7 +22,7 @@ FEW = 50
 
 
 def trial(arm: str, rate: float) -> str:
-    """Return the name of the stage that trains an arm at a learning rate; the stage's row in the results has it too."""
+    """Return the name of the stage that trains an arm at a learning rate, and of the stage's row in the results."""
     return f"{arm} at {rate:g}"
 
 

@@ -108,8 +108,7 @@ class RecordedRun:
     def scores(self, model: str) -> tuple[list[str], dict[str, Any]]:
         """Return the systems that search with only the model of a stage, and their metrics with those of the baselines.
 
-        Metrics are as in a metrics file; without baselines, of all other systems. Without an evaluation, both are
-        empty.
+        Metrics are as in a metrics file; without baselines, all systems are included. No evaluation: both are empty.
         """
         content, spec = self.measured, self.evaluation
         if content is None or spec is None:
@@ -279,9 +278,9 @@ def listed(facts: Mapping[str, object]) -> str:
 
 
 def index_lines(folder: Path, repo: str, encoder: str, run: RecordedRun | None) -> str:
-    """Code that opens the index of a repository, with Pyserini if possible, else with hardneg.
+    """Return code that opens the index of a repository, with Pyserini if possible, else with hardneg.
 
-    folder: the index. encoder: the repository of its model, empty if unknown. run: the run of an index in a run folder.
+    folder: the index. encoder: the repository of the index's model, or empty. run: the run of an index in a run folder.
     """
     fetched = f'folder = snapshot_download("{repo}", repo_type="dataset")'
     card = f"the card of {encoder}" if encoder else "its model's card"

@@ -79,7 +79,7 @@ def _declared(name: str) -> dict[str, Any]:
 
 
 def examine(store: Path) -> Iterator[Finding]:
-    """Yield all findings in print order; store: its folder. Of the heavy modules, only torch is imported, for a GPU."""
+    """Yield all findings in print order; store: the store's folder. A GPU is the only reason to import torch."""
     checks: dict[str, Callable[[], Finding | list[Finding]]] = {
         "memory": _memory, "cpu": _cpu, "gpu": _gpu, "store": lambda: _disk(store), "faiss": _faiss, BM25: _java,
         "versions": _versions,

@@ -203,7 +203,7 @@ class RecommendedNegatives:
 
     @property
     def arm(self) -> str:
-        """The arm to train: the one with the higher mean in the trials (`in-batch` if equal), or the rule's."""
+        """The arm with the higher mean in the trials (`in-batch` if equal) or, without trials, the rule's choice."""
         rows = self.rows
         return self._guess[0] if rows is None else max(ARMS, key=lambda arm: float(rows[arm]["mean"]))
 

@@ -32,12 +32,12 @@ def complete_recipes() -> list[str]:
 
 
 def complete_presets(context: typer.Context) -> list[str]:
-    """The presets of the recipe on the command line; empty if it cannot be read."""
+    """The presets of the recipe on the command line; empty if the recipe cannot be read."""
     return _of_recipe(context, lambda source: list(recipes.preset_names(source)))
 
 
 def complete_stages(context: typer.Context) -> list[str]:
-    """`dataset` and the stages of the recipe and preset on the command line; empty if they cannot be read."""
+    """`dataset` and the stages of the command line's recipe, with its preset; empty if the recipe cannot be read."""
     preset = context.params.get("preset")
     return _of_recipe(
         context, lambda source: ["dataset", *(recipes.expand(source, preset, ()).tree.get("stages") or ())]
@@ -55,7 +55,7 @@ def _of_recipe(context: typer.Context, read: Callable[[Any], list[str]]) -> list
 
 
 def complete_plugins(kind: str) -> Callable[[], list[str]]:
-    """A completer that returns the names of the installed plugins of a kind."""
+    """Return a completer that offers the names of the installed plugins of a kind, such as `losses`."""
     return lambda: [plugin.name for plugin in list_plugins(kind)]
 
 
@@ -65,28 +65,28 @@ def complete_kinds() -> list[str]:
 
 
 def complete_named_plugins(context: typer.Context) -> list[str]:
-    """The names of the installed plugins of the kind given on the command line."""
+    """The names of the installed plugins whose kind is on the command line."""
     kind = context.params.get("kind") or ""
     return complete_plugins(SINGULARS.get(kind, kind))()
 
 
 def complete_metrics() -> list[str]:
-    """The metric names of each measure at the usual cutoffs, such as `mrr@10`."""
+    """The names of metrics: each measure at the usual cutoffs, such as `mrr@10`."""
     return [f"{measure}@{cutoff}" for measure in (*evaluation.metrics.MEASURES, "answer") for cutoff in _CUTOFFS]
 
 
 def complete_words(*known: str) -> Callable[[], list[str]]:
-    """A completer that returns the given words."""
+    """Return a completer that offers the given words."""
     return lambda: list(known)
 
 
 def keyword(name: str, **facts: Any) -> Parameter:
-    """Return a keyword-only parameter for a command's function; facts: the default and annotation."""
+    """Return a keyword-only parameter for a command's function; facts: its default and its annotation."""
     return Parameter(name, Parameter.KEYWORD_ONLY, **facts)
 
 
 def output(written: str, default: Any = ...) -> Any:
-    """The option `--output`, required unless `default` is given; written: the help text."""
+    """The option `--output`, required unless `default` is given; written: its help text."""
     return typer.Option(default, "--output", "-o", help=written, rich_help_panel=WRITTEN)
 
 
@@ -106,13 +106,13 @@ def plain_flag(name: str) -> str:
 
 
 def flag_of(function: Callable[..., Any]) -> Callable[[str], str]:
-    """Return a function that maps argument names to the command-line names in the command of `function`."""
+    """Return a function that maps names of arguments to their command-line names in the command of `function`."""
     known = arguments_of(function)
     return lambda name: flag(known[name]) if name in known else plain_flag(name)
 
 
 def option_of(argument: Arg, *default: Any) -> Any:
-    """The typer option or positional argument; default: its default value, if no `Annotated` type declares it."""
+    """Return the typer option or positional argument; default: its default value, omitted inside `Annotated`."""
     if argument.operand:
         return typer.Argument(metavar=argument.metavar, help=argument.help)
     completed = complete_words(*argument.words) if argument.words else None
@@ -148,7 +148,7 @@ def tell_once(line: str) -> None:
 
 
 def shown(function: Callable[..., Any], shows: Sequence[str]) -> dict[str, Arg]:
-    """The arguments of a function's command: the function's own, then the shared arguments named in `shows`."""
+    """Return the arguments of a function's command: its own, followed by the shared arguments named in `shows`."""
     own = {name: each for name, each in arguments_of(function).items() if name not in SHARED}
     return own | {name: SHARED[name] for name in shows}
 
@@ -162,7 +162,7 @@ def text_of(function: Callable[..., Any]) -> str:
 def shaped(
     function: Callable[..., None], parameters: Sequence[Parameter], text: str, called: Callable[[str], str] = plain_flag
 ) -> Callable[..., None]:
-    """Wrap a function for typer with options and a help text; errors use the names that `called` returns."""
+    """Wrap a function for typer: `parameters` are its options, `text` its help; errors name arguments by `called`."""
 
     function.__doc__, function.__name__ = text, function.__name__.lstrip("_")
     run = console.flags_named(called)(function)
@@ -172,14 +172,14 @@ def shaped(
 
 
 def click_command(name: str, run: Callable[..., None]) -> Any:
-    """Convert a function with typer options to a click command of this name."""
+    """Convert a function with typer options to a click command with the given name."""
     app = typer.Typer(add_completion=False)
     app.command(name)(run)
     return typer.main.get_command(app)
 
 
 def parameters(arguments: Mapping[str, Arg]) -> Iterator[Parameter]:
-    """Yield the options for these arguments, and after the first plugin one `--option` that serves all plugins."""
+    """Yield the option of each argument, and one `--option` for all plugins and `--engine-option` for the engine."""
     seen = set[str]()
     for each in arguments.values():
         yield parameter(each)
@@ -191,7 +191,7 @@ def parameters(arguments: Mapping[str, Arg]) -> Iterator[Parameter]:
 
 
 def parameter(each: Arg) -> Parameter:
-    """The keyword-only parameter that declares an argument for typer; it is optional if the argument has a default."""
+    """Return the keyword-only parameter that declares an argument to typer, optional if the argument has a default."""
     form, said = list[str] if get_origin(each.cli) is dict else each.cli, option_of(each)
     if each.default is REQUIRED:
         return keyword(each.name, annotation=Annotated[form, said])

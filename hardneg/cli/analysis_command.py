@@ -34,7 +34,7 @@ _OUTPUTS = (
 
 
 def command_of(chosen: type[Analysis]) -> Any:
-    """The click command that runs an analysis, with options for its fields, its other inputs and its outputs."""
+    """Return the click command that runs an analysis, with options for its fields, other inputs and outputs."""
     of_stages = "stages" in chosen.asks
     fields = {name: _Field(name, info, of_stages) for name, info in chosen.model_fields.items()}
 

@@ -31,10 +31,10 @@ _OVERWRITE = keyword("overwrite", default=adaptor.OVERWRITE, annotation=bool)
 
 
 class Command:
-    """A command that writes a function's result to a folder, or to a gzipped run, and prints its counts.
+    """A command that writes the result of a function to a folder or a gzipped run, and prints the result's counts.
 
-    shows: the shared options to offer. counts: the facts to print first, each with its singular and plural noun;
-    the other counts, except those in `unsaid`, follow as skipped items. run: whether the output is a run, not a folder.
+    shows: the shared options to offer. counts: the facts to print first, with their singular and plural nouns; if
+    given, the other facts, except those in `unsaid`, follow as skipped items. run: whether the output is a run.
     """
 
     output: Any = None
@@ -56,7 +56,7 @@ class Command:
         yield from (keyword("output", default=self.output or adaptor.output(written), annotation=Path), _OVERWRITE)
 
     def targets(self, args: Args) -> list[Target]:
-        """The output path, as one target. Raises UsageError if the name of a run does not end in .gz."""
+        """Return the output path as the only target. Raises UsageError if the name of a run does not end in .gz."""
         if self.run and args["output"].suffix != ".gz":
             raise errors.UsageError(f"{args['output']}: runs are written gzipped; use a name that ends in .trec.gz")
         return [Target(args["output"], folder=not self.run)]
@@ -79,7 +79,7 @@ class Command:
             tell_left_out({name: count for name, count in left.items() if isinstance(count, int)})
 
     def command(self, name: str) -> Callable[..., None]:
-        """Return the function for typer; every process computes the result, and the first one writes and prints it."""
+        """Return the function for typer; all processes compute the result, but only the first one writes and prints."""
 
         def run(**args: Any) -> None:
             given, engine = values(self.arguments, args), (args.get("engine"), args.get("engine_option"))
@@ -115,7 +115,7 @@ _NEGATIVES: dict[str, tuple[Any, Any]] = {
 
 
 class NegativesTarget(NamedTuple):
-    """The output of a negatives command: the form, the number of negatives per query, and the files to write."""
+    """The output of a negatives command: the form, the negatives to write per query (None: all), and the files."""
 
     form: str
     negatives: int | None
@@ -125,7 +125,7 @@ class NegativesTarget(NamedTuple):
     dropped: Path | None = None
 
     def checked(self) -> list[Target]:
-        """The output files. Raises UsageError if the form and the files do not match."""
+        """Return the output files. Raises UsageError if the form and the files do not match."""
         form_names.check_form(self.form, self.output)
         if (self.corpus is not None) != (self.form == "tevatron-v2"):
             raise errors.UsageError(
@@ -155,11 +155,11 @@ class NegativesCommand(Command):
         yield _OVERWRITE
 
     def targets(self, args: Args) -> list[Target]:
-        """The output files. Raises UsageError if the form and the files do not match."""
+        """Return the output files. Raises UsageError if the form and the files do not match."""
         return NegativesTarget(*(args[name] for name in _NEGATIVES)).checked()
 
     def write(self, args: Args, result: Any, session: TerminalSession) -> None:
-        """Write the negatives and, on request, the dropped candidates. Raises UsageError if the miner records none."""
+        """Write the negatives and, on request, dropped candidates. Raises UsageError if these were not recorded."""
         target = NegativesTarget(*(args[name] for name in _NEGATIVES))
         counts = {name: count for name, count in result.facts.items() if isinstance(count, int) and count}
         say(f"{counted(counts.pop('queries', 0), 'query')}, {counted(counts.pop('negatives', 0), 'negative')} mined")

@@ -32,7 +32,7 @@ def visible(text: str) -> str:
 
 @contextmanager
 def flags_named(called: Callable[[str], str]) -> Iterator[None]:
-    """Show arguments in errors by their command-line flags, unless the error already has names for them."""
+    """Make errors in the block name arguments by the flags that `called` returns, unless an error already has names."""
     try:
         yield
     except HardnegError as error:
@@ -43,7 +43,7 @@ def flags_named(called: Callable[[str], str]) -> Iterator[None]:
 
 @contextmanager
 def stream(name: str) -> Iterator[None]:
-    """Name the stream in system errors that name no file, such as a full disk."""
+    """Add the name of a stream to system errors from the block that name no file, such as a full disk."""
     try:
         yield
     except OSError as error:
@@ -53,7 +53,7 @@ def stream(name: str) -> Iterator[None]:
 
 
 def say(text: object = "", err: bool = False, nl: bool = True) -> None:
-    """Print text on stdout; err: on stderr instead; nl: whether to end with a newline."""
+    """Print text on stdout or, with `err`, on stderr; nl: whether to end it with a newline."""
     with stream("standard error" if err else "standard output"):
         typer.echo(visible(str(text)), err=err, nl=nl)  # noqa: TID251
 
@@ -72,7 +72,7 @@ def say_json(content: Any, indent: int | None = None) -> None:
 
 
 def say_answer(content: Any, lines: Iterable[str], as_json: bool) -> None:
-    """Print a result: `content` as JSON, or else the lines."""
+    """Print `content` as JSON if `as_json` is set, else print `lines`."""
     if as_json:
         return say_json(content, indent=1)
     for line in lines:
@@ -80,14 +80,14 @@ def say_answer(content: Any, lines: Iterable[str], as_json: bool) -> None:
 
 
 def aligned(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """The pairs as two aligned columns, one line per pair."""
+    """Yield one line per pair, with the pairs aligned as two columns."""
     known = list(pairs)
     width = max((len(first) for first, _ in known), default=0)
     return (f"{first:<{width}}  {second}" for first, second in known)
 
 
 def tell_left_out(counts: Mapping[str, int]) -> None:
-    """Print the number of items left out for each reason, one line per reason with a number above 0."""
+    """Print the number of skipped items for each reason with at least one item, one line per reason."""
     for reason, count in counts.items():
         if count:
             say(f"  {reason}: {count}")
@@ -140,7 +140,7 @@ def measured_tables(console: "Console", measured: "evaluation.metrics_json.Measu
 def print_table(console: "Console", rows: "reports.table.Table", notes: bool = False, narrow: str = "") -> None:
     """Print a table without a frame; words wrap in a narrow terminal.
 
-    notes: whether to print the notes of cells. narrow: a column to truncate, so that each row is one line.
+    notes: whether to print the notes of cells. narrow: the name of a column to truncate, so that each row is one line.
     """
     console.print(_rich_table(rows, notes, narrow))
 
@@ -197,7 +197,7 @@ class Bars:
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Any]:
-        """Yield a bar that disappears when the task ends or, outside a terminal, prints lines; done: finished items."""
+        """Yield a bar that vanishes when the task ends, or prints lines outside terminals; done: items at the start."""
         if not self._console.is_terminal:
             with self._lines.task(title, total, unit, done) as bar:
                 yield bar

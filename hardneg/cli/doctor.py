@@ -20,7 +20,7 @@ _GIB = 1 << 30
 
 
 class Finding(NamedTuple):
-    """The result of one check: what it found and what that means; `broken`: the core cannot work."""
+    """The result of one check: what it found and what that means. The state `broken`: the core cannot work."""
 
     subject: str
     state: Literal["ok", "note", "missing", "broken"]
@@ -79,7 +79,7 @@ def _declared(name: str) -> dict[str, Any]:
 
 
 def examine(store: Path) -> Iterator[Finding]:
-    """Yield all findings in print order; of the heavy modules, only torch is imported, and only for a GPU."""
+    """Yield all findings in print order; store: the store's folder. A GPU is the only reason to import torch."""
     checks: dict[str, Callable[[], Finding | list[Finding]]] = {
         "memory": _memory, "cpu": _cpu, "gpu": _gpu, "store": lambda: _disk(store), "faiss": _faiss, BM25: _java,
         "versions": _versions,
@@ -101,7 +101,7 @@ def _memory() -> Finding:
 
 
 def memory() -> tuple[int, int]:
-    """The total and the available memory in bytes, within the limit of the control group."""
+    """Return the total and the available memory in bytes, limited by the control group."""
     import psutil
 
     in_use = psutil.virtual_memory()

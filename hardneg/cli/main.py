@@ -1,4 +1,4 @@
-"""The `hardneg` command: its groups of commands, and its report of an error: one line and an exit code."""
+"""The `hardneg` command: its groups of commands, and its errors, each reported in one line with an exit code."""
 
 import errno
 import os
@@ -36,7 +36,7 @@ _CLOSED = (errno.EACCES, errno.EPERM)
 
 
 class PackageGroup(TyperGroup):
-    """A command group that includes the commands of installed packages; for a missing command, errors name its package.
+    """A command group that includes commands of installed packages; the error for a missing command names its package.
 
     An entry point of two words, such as `recipe verify`, belongs to the group `recipe`. The help imports no package.
     """
@@ -58,7 +58,7 @@ class PackageGroup(TyperGroup):
         return [*own, *sorted({*self._brought()} - {*own})]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command, or None if it is unknown; for the help, a package's command is a stub with a summary."""
+        """Return the command, None if it is unknown; in the help, a package's command is a stub with a summary."""
         if cmd_name in self.commands or cmd_name not in (brought := self._brought()):
             return super().get_command(ctx, cmd_name)
         point = brought[cmd_name]
@@ -68,7 +68,7 @@ class PackageGroup(TyperGroup):
         return TyperCommand(cmd_name, callback=None, help=summary, rich_help_panel=self.panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the name, command and arguments; the error for an unknown name gives its package or similar names."""
+        """Return the name, command and arguments; the error for an unknown name states its package or similar names."""
         known = (args[:1] and (args[0] in self.commands or args[0].startswith("-"))) or ctx.resilient_parsing
         if args and not known and args[0] not in (own := self.list_commands(ctx)):
             if where := not_installed(self.kind, self._within() + args[0]):

@@ -56,7 +56,7 @@ class TerminalSession(Session):
         tell_once(note)
 
     def begin(self, recipe: Any, reads: Sequence[Path] = ()) -> Any:
-        """Check and reserve the outputs and return the plan; without a plan, replace a read-only store temporarily.
+        """Reserve outputs and return the plan, None without a recipe; a temporary store then replaces a read-only one.
 
         Raises:
             UsageError: the recipe or an output name has mistakes, or an output is an input or an existing file of
@@ -88,7 +88,7 @@ class TerminalSession(Session):
         return plan
 
     def make(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
-        """Make or reuse the artifact of each step (up to `until`), and print a line per step; every process calls this.
+        """Make, reuse or (if in `force`) rerun each step up to `until`; print a line per step. All processes call it.
 
         Raises:
             UsageError: this process sees different files than the first process.
@@ -159,7 +159,7 @@ def opened(
 
 
 def plugin_options(texts: Sequence[str], option: str = "--option") -> dict[str, Any]:
-    """Parse options given as KEY=VALUE texts; each value is YAML.
+    """Parse KEY=VALUE texts into options; each value is YAML. option: the flag to name in errors.
 
     Raises:
         UsageError: a text is not KEY=VALUE, or its value is not YAML.
@@ -182,7 +182,7 @@ def metric_names(texts: Sequence[str]) -> list[str]:
 
 
 def values(arguments: Mapping[str, Arg], args: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert the values of a function's own arguments from the command line, by name.
+    """Return a function's own arguments by name, converted from the command line, without those that were not given.
 
     Raises:
         UsageError: a text has the wrong form, or an option belongs to a plugin that was not given.
@@ -233,7 +233,7 @@ def store_outputs(
     store: Store | None = None,
     plan: "recipes.Plan | None" = None,
 ) -> Outputs:
-    """Return the outputs of a command; store: where to record them (default: the usual one); plan: their steps."""
+    """Return a command's outputs; store: where they are recorded (default: the usual one); plan: what makes them."""
     keys: list[str] = []
     if plan is not None:
         inputs, keys = [*recipes.inputs_of(plan.recipe), *inputs], list(plan.keys.values())
@@ -242,12 +242,12 @@ def store_outputs(
 
 
 def free_bytes(path: Path) -> int:
-    """The free bytes on the disk that holds a path; the path need not exist."""
+    """Return the free bytes on the disk that holds a path; the path need not exist."""
     return shutil.disk_usage(next(folder for folder in (path, *path.absolute().parents) if folder.exists())).free
 
 
 def own_device(here: World, device: str | None) -> str:
-    """`cpu`, or this process's own GPU. Raises UsageError if there are too few GPUs or `device` is a specific GPU."""
+    """Return `cpu` or the GPU of process `here`. Raises UsageError if GPUs are too few or `device` is a single GPU."""
     import torch
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -298,7 +298,10 @@ def show_plan(
     until: str | None = None,
     documents: int | None = None,
 ) -> None:
-    """Print the steps of a plan, a warning if the disk is too small, and what must be fixed before it can run."""
+    """Print the steps of a plan, a warning if the disk is too small, and what must be fixed before the plan can run.
+
+    problems: errors that must be fixed too. until: the last step. documents: the number of documents to plan for.
+    """
     rows = recipes.estimate(plan, store, until, documents)
     too_large = list(recipes.no_room(rows, free_bytes(store.root)))
     ahead = [*map(str, problems), *(need.missing for need in recipes.packages(plan) if need.missing)]
@@ -331,10 +334,7 @@ def _content(plan: "recipes.Plan", rows: "Sequence[recipes.Estimate]") -> dict[s
 
 
 def plan_table(rows: "Sequence[recipes.Estimate]", copies: Mapping[str, Mapping[int, str]] = {}) -> None:
-    """Print one row per step and the totals of the steps to run, with seconds if the store has a similar step.
-
-    A stage that runs once per seed has one row, with the sums over its seeds.
-    """
+    """Print a row per step (one for all seeds of a stage) and totals, with seconds if the store has a similar step."""
     stage_of = {copy: name for name, seeds in copies.items() for copy in seeds.values()}
     groups: dict[str, list[recipes.Estimate]] = {}
     for row in rows:

@@ -93,7 +93,7 @@ def new(
 
 
 def write_package(kind: str, name: str, folder: Path) -> list[Path]:
-    """Write the package `hardneg-NAME` into a new or empty folder and return its files.
+    """Write the package `hardneg-NAME` into a new or empty folder and return the paths of the written files.
 
     Raises:
         ArtifactError: the folder cannot be written.

@@ -31,7 +31,7 @@ SET = typer.Option([], "--set", metavar="PATH=VALUE", help=_ONE)
 
 @app.command("list")
 def list_(as_json: bool = JSON) -> None:
-    """List the recipes that come with hardneg, then the recipes of installed packages.
+    """List the recipes that come with hardneg, followed by those of installed packages.
 
     Example: hardneg recipe list
     """
@@ -327,7 +327,7 @@ def check_store(
     repair: bool = typer.Option(False, "--repair", help="Remove damaged artifacts; the next run recreates them."),
     store: Path | None = STORE,
 ) -> None:
-    """Verify every byte in the store; exit with code 5 if an artifact is damaged.
+    """Verify every byte in the store; exit with code 5 if an artifact is damaged and not removed.
 
     Example: hardneg artifacts check --repair
     """

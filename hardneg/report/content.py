@@ -36,7 +36,7 @@ _QUERY_COLUMNS = {**_PAIR, "randomised p": ("randomisation_p", "randomisation_ho
 _SEED_COLUMNS = {**_PAIR, "bootstrap p": ("bootstrap_p", "bootstrap_holm"), **_TOST}
 _SEED_COLUMNS |= {"error by queries": ("query_error", ""), "error by seeds": ("seed_error", "")}
 _GROUP_COLUMNS = {"bootstrap of groups": ("bootstrap_interval", "")}
-"""Columns of tables of tests, by heading: the fields of the number and of the smaller number below it."""
+"""By column heading, the fields of a test that a cell shows: the main one, and the smaller one below it, or empty."""
 _TESTS_EXPLAINED = (
     "Differences are system minus baseline over the same queries, with a 95% t interval. "
     "Tests are two-sided: the paired t-test and the paired randomisation test. Two one-sided t-tests (TOST) test "
@@ -63,15 +63,15 @@ class MeanScore:
 class ReportContent:
     """The content of a report page.
 
-    systems: estimates by system and metric, in display order. histories: the trainer's log of each trained model:
-    `step`, `loss`, and measurements on the dev set. settings: by name, shown as `str` prints them. settings_tables:
-    more tables, shown after the settings. marks: for each sign, the systems that a system with the sign beats; empty:
-    one sign per baseline. over: the queries, such as "895 queries of split test"; empty: their number. gains: gains and
-    losses by query. by_query: the table by query. browse: the command that shows hits and negatives of each query;
-    empty: none. sections: analyses, shown before the settings. next: next steps, each a sentence and a command. system:
-    the subject of the page; empty: the system with the highest mean. began: the system that it was trained from; empty:
-    none. notes: remarks on the means. level: differences with a corrected p below it are marked. margin:
-    the equivalence margin. query_groups: the group of each query, if queries have groups.
+    systems: mean scores by system and metric, in display order. queries: the number of queries. comparisons,
+    over_seeds: tests over queries, and over queries and seeds. by_seed: scores by system and seed. histories: the
+    training log of each model. settings: by name, shown as `str` prints them; `settings_tables` follow them. marks: by
+    sign, the systems that a system with the sign beats; empty: one sign per baseline. over: the queries in words, such
+    as "895 queries of split test"; empty: their number. gains, by_query: sections with results by query. browse: the
+    command that shows the hits and negatives of each query; empty: none. sections: analyses, shown before the settings.
+    next: next steps, each a sentence and a command. system: the subject of the page; empty: none. began: the system
+    that the subject was trained from; empty: none. notes: remarks on the means. level: corrected p values below it are
+    significant. margin: the equivalence margin. query_groups: the group of each query; None without groups.
     """
 
     title: str
@@ -99,7 +99,7 @@ class ReportContent:
 
     @classmethod
     def of(cls, title: str, measured: Measured, **others: Any) -> "ReportContent":
-        """Return the content for an evaluation; others: more fields, which may replace the evaluation's."""
+        """Return the content of a report on an evaluation; others: fields to set, which override the evaluation's."""
         systems = {
             label: estimates(scores, measured.by_seed.get(label, {}), measured.query_groups)
             for label, scores in measured.results.items()
@@ -113,22 +113,22 @@ class ReportContent:
 
     @property
     def tests(self) -> "list[Test]":
-        """The deciding test of each pair and metric: over queries and seeds if there is one, else over queries."""
+        """The deciding tests, by system, baseline and metric: over queries and seeds, or else over queries."""
         return deciding(self.comparisons, self.over_seeds)
 
     @property
     def query_tests(self) -> list[Comparison]:
-        """The tests over queries, for each pair and metric that has no test over queries and seeds."""
+        """The deciding tests over queries: those for which there is no test over queries and seeds."""
         return [each for each in self.tests if isinstance(each, Comparison)]
 
     @property
     def groups(self) -> int:
-        """The number of groups of the measured queries; 0 without groups."""
+        """The number of groups that the measured queries form; 0 without groups."""
         return len(set((self.query_groups or {}).values()))
 
     @property
     def main_tests(self) -> "dict[str, Test]":
-        """Each system's test against the first baseline by the first metric; empty if nothing was compared."""
+        """The deciding test of each system against the first baseline by the first metric; empty without tests."""
         tests = [each for each in self.tests if each.metric in self.metrics[:1]]
         return {each.system: each for each in tests if each.baseline == tests[0].baseline}
 
@@ -148,28 +148,28 @@ def estimates(
     seeds: Mapping[int, Scores] | None = None,
     groups: Mapping[str, str] | None = None,
 ) -> dict[str, MeanScore]:
-    """Return a system's mean and interval by metric from its scores by metric and query, intervals clipped to [0, 1].
+    """Return a system's mean score by metric, each with a 95% interval clipped to [0, 1].
 
-    seeds: the scores of each seed, if there are several; intervals are then over queries and seeds. groups: the group
-    of each query, if queries have groups.
+    scores: by metric and query. seeds: the scores of each seed, if there are several; intervals are then over queries
+    and seeds. groups: the group of each query, if queries have groups.
     """
     ends = intervals.system_intervals(scores, seeds, groups)
     return {name: MeanScore(mean, within(ends[name], 0.0)) for name, mean in means(scores).items()}
 
 
 def deciding(comparisons: Iterable[Comparison], over_seeds: Iterable[TwoLevel]) -> list[Test]:
-    """Return the deciding test of each pair and metric: over queries and seeds if there is one, else over queries."""
+    """Return the deciding tests: each comparison, or the test over seeds of the same systems by the same metric."""
     known = {(each.system, each.baseline, each.metric): each for each in over_seeds}
     return [known.get((each.system, each.baseline, each.metric), each) for each in comparisons]
 
 
 def p_of(test: Test) -> float:
-    """Return the deciding p value after Holm's correction; for the two tests over queries, the larger p value."""
+    """Return the Holm-corrected p value of the t-test over seeds, or the larger one of the two tests over queries."""
     return test.t_holm if isinstance(test, TwoLevel) else max(test.t_holm, test.randomisation_holm)
 
 
 def outcome(test: Test, level: float) -> str:
-    """Return `better`, `worse`, `equivalent` or `undecided`, the last with a remark if seeds may explain it."""
+    """Return `better`, `worse`, `equivalent` or `undecided`, or `WITHIN` if undecided and within the noise of seeds."""
     if test.significant(level):
         return "better" if test.difference > 0 else "worse"
     if significance.verdict(test, level) == EQUIVALENT:
@@ -178,7 +178,7 @@ def outcome(test: Test, level: float) -> str:
 
 
 def baseline_marks(report: ReportContent) -> dict[str, str]:
-    """Return a letter for each baseline with a significant difference, empty if there is only one such baseline."""
+    """Return a letter for each baseline with significant differences (after z, a number); empty for a lone baseline."""
     named = list(dict.fromkeys(c.baseline for c in report.tests if c.significant(report.level)))
     if len(named) == 1:
         return {named[0]: ""}
@@ -186,7 +186,7 @@ def baseline_marks(report: ReportContent) -> dict[str, str]:
 
 
 def marks_of(report: ReportContent, system: str, metric: str) -> str:
-    """Return a system's signs for a metric: one per baseline it differs from significantly, or from `report.marks`."""
+    """Return a system's signs for a metric: from `report.marks` or, without these, one per significant difference."""
     tests = [c for c in report.tests if c.metric == metric and c.significant(report.level)]
     if report.marks:
         # a test may compare the two in the other order
@@ -199,7 +199,7 @@ def marks_of(report: ReportContent, system: str, metric: str) -> str:
 
 
 def legend(report: ReportContent) -> list[str]:
-    """Return the meanings of bold, brackets and signs of the first table, one sentence each, then the notes."""
+    """Return sentences that explain the bold type, brackets and signs in the table of means, followed by the notes."""
     signs = {} if report.marks else baseline_marks(report)
     proof = f"p < {report.level:g} in both paired tests after Holm's correction"
     proof += " (rows of several seeds: in the t-test over queries and seeds)" if report.over_seeds else ""
@@ -231,7 +231,7 @@ def outcomes_explained(report: ReportContent) -> str:
 
 
 def systems_section(report: ReportContent) -> Section:
-    """Return the section with the means by system, with the highest in bold and signs for significant differences."""
+    """Return the section with the mean scores by system; bold marks the highest, and signs significant differences."""
     rows = []
     for name, values in report.systems.items():
         cells = [Cell("–")] * len(report.metrics)
@@ -255,7 +255,7 @@ def tests_section(report: ReportContent) -> Section:
 
 
 def tests_by_metric(report: ReportContent) -> list[Table]:
-    """Return tables of the tests for a narrow screen, by metric, with only the corrected p values."""
+    """Return terminal tables of the tests, one per metric and kind of test, with only the corrected p values."""
     columns = {"outcome": ("outcome", ""), "difference": ("difference", ""), "95% interval": ("interval", "")}
     tables = []
     kinds: list[tuple[Sequence[Test], str, str, str]] = [
@@ -298,7 +298,7 @@ def _tests_table(tests: Sequence[Test], level: float, columns: _Columns) -> Tabl
 
 
 def seed_section(report: ReportContent) -> Section:
-    """Return the section on seeds: a table of means and deviations, and a table of the tests with their outcomes."""
+    """Return the section on seeds: means and deviations and, if there are any, the tests over queries and seeds."""
     rows, level, tests = [], report.level, report.over_seeds
     for metric in dict.fromkeys(name for seeds in report.by_seed.values() for each in seeds.values() for name in each):
         for system, seeds in report.by_seed.items():
@@ -330,11 +330,11 @@ _MANY = 50  # with so many judged queries, no more are advised
 
 @dataclass(frozen=True)
 class RecipeRun:
-    """A finished run of a recipe, as far as the next steps depend on it.
+    """The facts about a finished run of a recipe that its next steps depend on.
 
     folder: the run folder. command: the command that ran the recipe; empty: unknown. model: the name of the start
-    model. began: the row of the model from which the featured model was trained; empty: none. diagnosed: whether to
-    leave out the advice to run `hardneg diagnose`.
+    model. began: the row of the metrics for the model that training started from; empty: none. diagnosed: whether the
+    user has just run `hardneg diagnose`, so that it is not advised again.
     """
 
     folder: str
@@ -344,17 +344,17 @@ class RecipeRun:
     diagnosed: bool = False
 
     def again(self, setting: str) -> str:
-        """Return the command that reruns the recipe with one more setting."""
+        """Return the command that reruns the recipe with one more setting, PATH=VALUE."""
         return f"{self.command or 'hardneg recipe run RECIPE'} --set {shlex.quote(setting)}"
 
 
 def next_steps(
     measured: Measured, system: str = "", runs: Mapping[str, str | Path] | None = None, run: RecipeRun | None = None
 ) -> list[tuple[str, str]]:
-    """Return the next steps after an evaluation, judged by its first metric: pairs of a sentence and a command to copy.
+    """Return next steps after an evaluation, judged by the first metric: pairs of a sentence and a command to copy.
 
-    system: the row of the trained model; empty: the row with the highest mean other than BM25. runs: run files by row.
-    run: the recipe run that was evaluated, if any.
+    system: the row of the trained model; empty: the row with the highest mean, BM25 excluded. runs: the run file of
+    each row; default: ROW.trec.gz. run: the recipe run that was evaluated, if any.
     """
     results, level, runs = measured.results, measured.significance_level, runs or {}
     metric = next((name for scores in results.values() for name in scores), "")

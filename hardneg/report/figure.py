@@ -19,13 +19,13 @@ Points = list[tuple[float, float]]
 """(step, value), in the order of the steps."""
 
 History = Sequence[Mapping[str, Any]]
-"""The trainer's log rows: `step`, and in some `loss` or dev metrics (`ndcg@10`, `dev_ndcg@10`, or under `dev`)."""
+"""Rows of a training log: `step` and, in some rows, `loss` or dev metrics (`ndcg@10`, `dev_ndcg@10`, or in `dev`)."""
 
 COLOURS = ("#3b82c4", "#d9722e", "#3a9d6a", "#b0589f", "#8a7a2f", "#c8464b", "#4aa0ad", "#7d6bd0")
-"""Line colours, repeated in order, that are distinct on white and on near-black."""
+"""Line colours, distinct on white and on near-black; further lines reuse them in order."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-"""Line markers, repeated in order, for readers who cannot distinguish the colours."""
+"""Line markers, for readers who cannot distinguish the colours; further lines reuse them in order."""
 
 CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 """Control and bidirectional formatting characters, surrogates and noncharacters, which pages may not contain."""
@@ -43,9 +43,9 @@ _DATES: dict[str, dict[str, None]] = {".svg": {"Date": None}, ".pdf": {"Creation
 
 @contextmanager
 def figure(paths: Sequence[Path], panels: int, height: float = 3.2, width: float = 4.6) -> Iterator[list[Any]]:
-    """Yield the axes of `panels` panels, at most three in a row; on exit, write the figure to all `paths`.
+    """Yield the axes of each panel; on exit, write the figure to all `paths`.
 
-    height, width: the size of a panel in inches.
+    panels: the number of panels, at most three in a row. height, width: the size of a panel in inches.
 
     Raises:
         MissingDependency: matplotlib is not installed.
@@ -82,10 +82,10 @@ def _canvas(
 def graphic(
     name: str, title: str, description: str, caption: str, draw: Callable[[Any], None], height: float = 2.8
 ) -> Graphic:
-    """Return a figure for a page, in the colour of the page's text.
+    """Return an SVG figure for a page, with its text and axes in the colour of the page's text.
 
-    name: a name that is unique in the page. title, description: texts for screen readers. draw: draws on the given
-    axes. height: the height in inches; the width is 7.
+    name: a prefix for the figure's ids, unique in the page. title, description: texts for screen readers. draw: a
+    function that draws on the axes it is given. height: the height in inches; the width is 7.
     """
     with warnings.catch_warnings(), _canvas(1, (7.0, height), _PAGE_STYLE) as (drawn, (axes,)):
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
@@ -108,7 +108,7 @@ def _clean(text: str) -> str:
 
 
 def fitted(text: str, most: int = 30) -> str:
-    """Return a name on one line; a long one loses its middle, because the ends distinguish it from others."""
+    """Return a text on one line; if it is longer than `most` characters, an ellipsis replaces its middle."""
     text, kept = _clean(text), most - 1
     return text if len(text) <= most else f"{text[: kept - kept // 2]}…{text[-(kept // 2) :]}"
 
@@ -131,12 +131,12 @@ def plain_axes(axes: Any, title: str, x: str, y: str) -> None:
 
 
 def bar_width(bars: int) -> float:
-    """Return the width in inches of a panel with this number of bars."""
+    """Return the width in inches of a panel with the given number of bars, at least 4.6."""
     return max(4.6, 0.9 + 0.62 * bars)
 
 
 def bars(axes: Any, values: Mapping[str, float], words: Mapping[str, str]) -> None:
-    """Draw a bar from zero for each label, with the label's words above it."""
+    """Draw each label's value as a bar from zero, with the label's text in `words` above the bar."""
     axes.bar(range(len(values)), list(values.values()), color=COLOURS[0], width=0.65)
     for position, (label, value) in enumerate(values.items()):
         look = {"xytext": (0, 3), "textcoords": "offset points", "ha": "center", "fontsize": 8}
@@ -146,7 +146,7 @@ def bars(axes: Any, values: Mapping[str, float], words: Mapping[str, str]) -> No
 
 
 def lines(axes: Any, series: Mapping[str, Points]) -> None:
-    """Draw a line for each label, with its own colour and marker (at most 20 on a line), and a legend.
+    """Draw a line with at most 20 markers for each label that has points, and a legend.
 
     A label that begins with an underscore is shown after a space; matplotlib would leave it out of the legend.
     """
@@ -160,9 +160,10 @@ def lines(axes: Any, series: Mapping[str, Points]) -> None:
 
 
 def draw_table(table: Table, drawn: slice, across: int | None, paths: Sequence[Path]) -> None:
-    """Draw these columns of a table, one panel each: bars by row or, with `across`, lines by name along that column.
+    """Draw columns of a table into a figure, as bars or lines, and write the figure to all `paths`.
 
-    Bars are labelled with the words of their rows. If `across` is 0, one panel has a line for each column.
+    drawn: the columns. across: None for a panel of bars per column, else the column on the x axis of lines: if it is 0,
+    one panel has a line per column, else each column is a panel with a line for each text in the first column.
     """
     names = [cell(name).text for name in table.columns]
     rows = [[cell(each).text for each in row] for row in table.rows]
@@ -193,7 +194,7 @@ def _number(text: str) -> float | None:
 
 
 def measurements(history: History) -> dict[str, Points]:
-    """Return the points of the loss and of each dev metric, by name; rows without a step are left out."""
+    """Return the points (step, value) of the loss and of each dev metric, by name; rows without a step are left out."""
     curves: dict[str, Points] = {"loss": []}
     for row in history:
         flat = {**row, **row["dev"]} if isinstance(row.get("dev"), Mapping) else row
@@ -205,7 +206,7 @@ def measurements(history: History) -> dict[str, Points]:
 
 
 def mean_history(histories: Sequence[History]) -> list[dict[str, Any]]:
-    """Return the mean history of several seeds; the mean at a step is over the seeds that recorded it."""
+    """Return one history for several seeds: the mean of each value at each step, over the seeds that recorded it."""
     if len(histories) == 1:
         return [dict(row) for row in histories[0]]
     values: dict[float, dict[str, list[float]]] = {}
@@ -217,7 +218,7 @@ def mean_history(histories: Sequence[History]) -> list[dict[str, Any]]:
 
 
 def learning_graphics(histories: Mapping[str, History]) -> list[Graphic]:
-    """Return figures of the loss and the first dev metric, as far as recorded, with a line for each model."""
+    """Return a figure of the loss and one of the first dev metric, as far as recorded, each with a line per model."""
     parts = {label: measurements(history) for label, history in histories.items()}
     names = list(dict.fromkeys(name for measured in parts.values() for name in measured))
     graphics = []

@@ -35,9 +35,9 @@ _OUTCOMES = {
 def write_report(
     folder: Path, report: ReportContent, measured: metrics_json.Measured, passages: query_section.Passages
 ) -> list[Path]:
-    """Write `report.md` and `report.html` with the same content, and all queries as `queries.tsv`; return the paths.
+    """Write `report.md` and `report.html`, with the same content, and `queries.tsv` with all queries; return the paths.
 
-    measured: the evaluation behind the report, for the table by query; passages: the content of expanded rows.
+    measured: the evaluation that the report describes. passages: the sources of the passages shown for a query.
     """
     by_query = query_section.query_section(measured, passages, report.system)
     whole = replace(report, by_query=by_query, gains=query_section.gains_section(measured, report.system))
@@ -86,7 +86,7 @@ _LATEX |= {"▲": r"$\uparrow$", "▼": r"$\downarrow$", "†": r"\dag{}", "‡"
 
 
 def latex(report: ReportContent) -> str:
-    """Return the means as a LaTeX table for the package booktabs, with signs of significance and their legend."""
+    """Return the means as a LaTeX table for the package booktabs, with signs of significance and a legend."""
     marks: Any = {"variable_start_string": "<<", "variable_end_string": ">>"}
     environment = _environment().overlay(
         autoescape=False, finalize=lambda value: str(_printable(str(value))).translate(str.maketrans(_LATEX)), **marks
@@ -124,7 +124,7 @@ def sections(report: ReportContent) -> list[Section]:
     """Return the sections below the title and the summary, in order, without empty ones.
 
     The main comparison and the gains and losses by query come first, followed by the means, seeds, tests, individual
-    queries, training, analyses, next steps, and how it was made.
+    queries, training, analyses, next steps and settings.
     """
     names = sorted(report.settings, key=lambda name: (": " in name, name.casefold()))  # of all systems, then of one
     rows = [[name, str(report.settings[name])] for name in names]
@@ -149,7 +149,7 @@ def sections(report: ReportContent) -> list[Section]:
 
 
 def _training_section(histories: Mapping[str, figure.History]) -> Section | None:
-    """Return first, last and best loss and dev metrics of each model; None without measurements."""
+    """Return the section with first, last and best loss and dev metrics of each model; None without measurements."""
     rows = []
     for model, history in histories.items():
         for name, points in figure.measurements(history).items():
@@ -160,9 +160,9 @@ def _training_section(histories: Mapping[str, figure.History]) -> Section | None
 
 
 def summary(report: ReportContent) -> str:
-    """Return one sentence on the comparison by the first metric and its outcome; empty without systems.
+    """Return one sentence on the results by the first metric; empty without systems.
 
-    The sentence compares the report's system with the baseline or, if that system was not tested, all tested systems.
+    It is about the report's system if tested, else about all tested systems or, without tests, the highest mean.
     """
     if not report.metrics:
         return ""
@@ -221,8 +221,8 @@ _SEEDS = " Thick: over queries; thin: over queries and seeds"
 class Spot:
     """One system's row in a figure.
 
-    value: None if unknown. narrow: the 95% interval over queries; wide: over queries and seeds, None with one seed.
-    look: the dot style, one of `_COLOURS`. single: the value of each seed. shown, more: the label at the right.
+    value: the mean or difference, None if unknown. narrow: its 95% interval over queries; wide: over queries and seeds,
+    None with one seed. look: a key of `_COLOURS`. single: the value of each seed. shown, more: the label at the right.
     """
 
     name: str
@@ -236,7 +236,7 @@ class Spot:
 
 
 def comparison_section(report: ReportContent) -> Section | None:
-    """Return means and differences by the first metric as figures; None with fewer than two systems."""
+    """Return the section with figures of means and differences by the first metric; None for fewer than two systems."""
     if not report.metrics or sum(report.metrics[0] in values for values in report.systems.values()) < 2:
         return None
     metric, baseline = report.metrics[0], report.baseline

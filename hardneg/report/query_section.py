@@ -19,7 +19,7 @@ from hardneg.store import replacing
 QUERIES = "Queries"
 MOST_QUERIES = 500
 RANKED = 100
-"""The deepest rank shown."""
+"""The deepest rank that a report shows."""
 
 _FIGURES = 12  # columns other than the query and the difference
 _SYSTEMS = 6
@@ -31,7 +31,7 @@ _FORMULA = re.compile(r"[=+@-](?!\d*\.?\d+$)")
 
 @dataclass(frozen=True)
 class Passages:
-    """The passages to show for a query: hits of runs by system, their relevance and, with a collection, their texts."""
+    """Sources of the passages shown for a query: run files by system, grades by query, and a collection, if known."""
 
     runs: Mapping[str, Path]
     qrels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Passages:
         return dict(zip(split.query_ids, split.texts, strict=True))
 
     def ranked(self, system: str, query_ids: Sequence[str]) -> dict[str, Sequence[str]]:
-        """Return the top document ids, at most `RANKED`, of each query in the system's run; empty without a run."""
+        """Return the first `RANKED` document ids of each given query in the system's run; empty without a run."""
         if system not in self.runs:
             return {}
         run = read_run(self.runs[system])
@@ -65,9 +65,10 @@ class Passages:
 
 @dataclass(frozen=True)
 class ByQuery:
-    """Scores by query in the order shown: the pair's largest difference or a single system's lowest score first.
+    """The queries in the order of a report: largest difference of the pair or lowest score of a single system first.
 
-    pair: the report's subject (or else the best system) and the first baseline (or else the next best system).
+    results: scores by system. metric: the first metric. pair: the report's subject or else the best system, and the
+    first baseline or else the next best; None for one system.
     """
 
     results: Mapping[str, metrics.Scores]
@@ -77,7 +78,7 @@ class ByQuery:
 
     @classmethod
     def of(cls, measured: Measured, system: str = "") -> "ByQuery":
-        """Order the queries of an evaluation by its first metric; system: the report's subject."""
+        """Return an evaluation's queries, ordered by its first metric; system: the report's subject, or empty."""
         results = measured.results
         metric = next((name for scores in results.values() for name in scores), "")
         averages = {name: metrics.means(scores)[metric] for name, scores in results.items() if metric in scores}
@@ -94,25 +95,22 @@ class ByQuery:
         return replace(unordered, query_ids=sorted(order, key=order.__getitem__))
 
     def difference(self, query_id: str) -> float:
-        """Return the first system's score minus the second's; a missing score is 0."""
+        """Return a query's score for the first system of the pair minus that for the second; a missing score is 0."""
         first, second = (self.results[name][self.metric] for name in self.pair or ())
         return first.get(query_id, 0.0) - second.get(query_id, 0.0)
 
     def columns(self, systems: Iterable[str]) -> list[tuple[str, str]]:
-        """Return the pairs (metric, system) that have scores, grouped by metric."""
+        """Return the pairs (metric, system) of the given systems that have scores, grouped by metric."""
         names = dict.fromkeys(name for scores in self.results.values() for name in scores)
         return [(metric, system) for metric in names for system in systems if metric in self.results[system]]
 
     def scores(self, columns: Iterable[tuple[str, str]], query_id: str) -> list[float | None]:
-        """Return the score of a query in each column; None if it has no score there."""
+        """Return a query's score in each of the columns (metric, system); None where it has none."""
         return [self.results[system][metric].get(query_id) for metric, system in columns]
 
 
 def query_section(measured: Measured, passages: Passages, system: str = "") -> Section | None:
-    """Return the section with the queries of the largest differences and their passages; None without queries.
-
-    system: the report's subject.
-    """
+    """Return the section with the first `MOST_QUERIES` queries of `ByQuery`, with passages; None without queries."""
     ordered = ByQuery.of(measured, system)
     shown = ordered.query_ids[:MOST_QUERIES]
     if not shown:
@@ -174,7 +172,7 @@ def _details(systems: Sequence[str], query_ids: Sequence[str], passages: Passage
 def write_query_table(
     path: Path, measured: Measured, queries: Mapping[str, str] | None = None, system: str = ""
 ) -> None:
-    """Write all queries in the report's order as a TSV file: id, each metric of each system, difference, text."""
+    """Write a TSV file with a row per query, in report order: id, scores, difference, text; queries: texts by id."""
     ordered, texts = ByQuery.of(measured, system), queries or {}
     columns = ordered.columns(ordered.results)
     names = ["query_id", *(f"{metric} {system}" for metric, system in columns)]
@@ -196,7 +194,7 @@ def _tab_separated(row: Sequence[str]) -> bytes:
 
 
 def shortened(text: str, most: int = _TEXT) -> str:
-    """Return text on one line; beyond `most` characters, it is truncated after a word and ends in an ellipsis."""
+    """Return a text on one line; one longer than `most` characters is cut after a word and ends in an ellipsis."""
     line = _one_line(text)
     return line if len(line) <= most else line[: most - 1].rsplit(" ", 1)[0] + "…"
 

@@ -1,4 +1,4 @@
-"""Tables and sections of a report, to render as pages, Markdown or terminal output; formats of numbers."""
+"""Tables and sections of a report, for pages, Markdown and the terminal, and formats of numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class Cell:
 class Table:
     """Rows of texts with the names of their columns; the first `words` columns contain words, the others numbers.
 
-    details: the content of each expandable row, or empty. A click on a column's name sorts a table with details.
+    details: what each row shows when it is opened, or empty. A click on a column's name sorts a table with details.
     """
 
     columns: Sequence[str | Cell]
@@ -54,10 +54,10 @@ class Detail:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading with tables, their explanation, and a figure as the text of an SVG file (empty: none).
+    """A section of a report: a heading, tables, and an explanation of these.
 
-    graphics: figures drawn into the page, which come first. lead: a sentence before the tables; lines: a list after the
-    explanation.
+    lead: a sentence at the start. graphics: figures drawn into the page, before the tables. lines: a list after the
+    explanation. svg: a last figure as the text of an SVG file; empty: none.
     """
 
     title: str
@@ -80,7 +80,7 @@ def number(value: float) -> str:
 
 
 def signed(value: float) -> str:
-    """Return the number with a sign and four decimal places."""
+    """Return the number with a sign, a true minus if negative, and four decimal places."""
     return f"{value:+.4f}".replace("-", "−")
 
 
@@ -90,13 +90,13 @@ def p_value(value: float) -> str:
 
 
 def equation(name: str, value: float) -> str:
-    """Return `p = 0.012` or `p < 0.001`."""
+    """Return a p value and its name as an equation, such as `p = 0.012`, or `p < 0.001`."""
     shown = p_value(value)
     return f"{name} {shown}" if shown.startswith("<") else f"{name} = {shown}"
 
 
 def bounds(interval: "Interval | None", show: str = ".3f", empty: str = "–") -> str:
-    """Return the two ends in brackets, or `empty` if there is no interval."""
+    """Return an interval's two ends in brackets, each in the format `show`; `empty` without an interval."""
     return f"[{interval.low:{show}}, {interval.high:{show}}]".replace("-", "−") if interval else empty
 
 
@@ -108,7 +108,7 @@ def difference(value: float, interval: "Interval | None") -> str:
 
 
 def within(interval: "Interval | None", low: float, high: float = 1.0) -> "Interval | None":
-    """Return an interval clipped to `low` and `high`, the range of possible means.
+    """Return an interval clipped to the range of possible means, `low` to `high`; None without an interval.
 
     An interval by Student's t may exceed this range; clipping keeps its coverage, as no mean lies outside.
     """

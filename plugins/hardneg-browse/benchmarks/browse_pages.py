@@ -1,10 +1,10 @@
-"""What a page of `hardneg browse` takes over many queries, before and after all of them were gone through.
+"""Measure the time that pages of `hardneg browse` take with many queries, during and after the survey of all queries.
 
     python plugins/hardneg-browse/benchmarks/browse_pages.py --queries 100000
 
-A row is one of Markdown: the kind of page, then milliseconds of the wall clock and of processors, medians and the
-largest of `--rounds` pages of it, each of another query or other words. Two runs of 100 documents and 30 negatives a
-query, of a corpus of 20,000 documents of about 100 words, all drawn from one seed.
+Each row of the Markdown tables has a kind of page, and the median and maximum milliseconds of wall-clock and processor
+time over `--rounds` such pages, each with another query or other words. The data are drawn with fixed seeds: 20,000
+documents of about 100 words, and for each query 30 negatives and two ranked lists of 100 documents.
 """
 
 import argparse
@@ -32,7 +32,7 @@ _WORDS = [f"{start}{middle}{end}" for start in "bdfglm" for middle in ("ara", "e
 
 
 class DrawnCollection:
-    """Texts of drawn words."""
+    """A collection of texts of random words, with fixed seeds."""
 
     def __init__(self, queries: int) -> None:
         self._queries = queries
@@ -56,7 +56,7 @@ class DrawnCollection:
 
 
 def drawn_lists(queries: int, seed: int) -> Iterator[tuple[str, RankedList]]:
-    """A list of documents for each query."""
+    """Yield each query's id and a random list of documents."""
     draws, scores = np.random.default_rng(seed), np.arange(LISTED, 0, -1, dtype=np.float32)
     for number in range(queries):
         first, step = draws.integers(DOCUMENTS), int(draws.integers(1, 50))
@@ -65,7 +65,7 @@ def drawn_lists(queries: int, seed: int) -> Iterator[tuple[str, RankedList]]:
 
 
 def drawn_sources(folder: Path, queries: int) -> BrowseSources:
-    """What is looked at, written into a folder."""
+    """Write a collection, two runs and a file of negatives into a folder, and return them as sources."""
     write_collection(DrawnCollection(queries), folder / "stored", Silent())
     runs = {"first": folder / "first.trec.gz", "second": folder / "second.trec.gz"}
     for seed, path in enumerate(runs.values()):
@@ -81,7 +81,7 @@ def drawn_sources(folder: Path, queries: int) -> BrowseSources:
 
 
 def pages(queries: int) -> dict[str, Callable[[random.Random], str]]:
-    """An address of each kind."""
+    """Return, by kind of page, a function that draws an address."""
     return {
         "queries": lambda draws: f"/?page={draws.randint(1, queries // 25)}",
         "search, one word": lambda draws: f"/?words={draws.choice(_WORDS)}&page=3",
@@ -93,7 +93,7 @@ def pages(queries: int) -> dict[str, Callable[[random.Random], str]]:
 
 
 def measured(server: BrowsePage, address: str) -> tuple[float, float]:
-    """Milliseconds of one page: of the clock, and of this process's threads."""
+    """Return the milliseconds that one page takes: wall-clock time, and processor time of this process."""
     connection = http.client.HTTPConnection("127.0.0.1", server.access.port, timeout=600)
     clock, spent = time.perf_counter(), time.process_time()
     connection.request("GET", address, headers={"Cookie": server.access.cookie.partition(";")[0]})
@@ -106,7 +106,7 @@ def measured(server: BrowsePage, address: str) -> tuple[float, float]:
 
 
 def show(server: BrowsePage, queries: int, rounds: int, title: str) -> None:
-    """One row for each kind of page."""
+    """Print a table with a row for each kind of page."""
     print(f"\n{title}\n\n| page | median ms | largest | median ms of processors | largest |\n|---|---|---|---|---|")
     for name, address in pages(queries).items():
         draws = random.Random(3)
@@ -117,7 +117,7 @@ def show(server: BrowsePage, queries: int, rounds: int, title: str) -> None:
 
 
 def main() -> None:
-    """Prints both tables."""
+    """Print the tables of times during and after the survey."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--queries", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=20)

@@ -152,9 +152,9 @@ class Protocol:
     """One model, loss and protocol, with arms that differ only in their negatives: `in-batch`, `random`, and files.
 
     All arms score the same number of documents per query: where the others have a mined negative, `in-batch` has a
-    positive of another query. files: the files of negatives by row label. recipe: the command's recipe, without its
-    stages. options: the options of all training runs. rates: the learning rate of each arm, if chosen.
-    tuning: whether to measure on the dev queries with one seed, to choose the rates.
+    positive of another query. files: the files of negatives by row label. form: the form of these. options: options of
+    all training runs. seeds: runs per arm. recipe: the command's recipe, without stages. rates: each arm's learning
+    rate, if chosen. tuning: whether to measure on the dev queries with one seed, to choose the rates.
     """
 
     files: Mapping[str, Path]
@@ -178,12 +178,12 @@ class Protocol:
         return {**{label: label for label in BASELINES}, **files}
 
     def negatives_of(self, label: str) -> str:
-        """Return the stage that reads or draws the negatives of an arm, by row label."""
+        """Return the name of the stage that reads or draws an arm's negatives; label: the row label of the arm."""
         return "drawn-negatives" if label == IN_BATCH else f"{self.stages[label]}-negatives"
 
     @property
     def trained(self) -> dict[str, Any]:
-        """The training options of each arm: `options` and the defaults; `rates` replace the learning rate."""
+        """The training options that all arms share: the defaults and, over these, `options`; `tree` adds the rates."""
         replaced = {usual for name, usual in _INSTEAD.items() if name in self.options}
         return {name: value for name, value in _OPTIONS.items() if name not in replaced} | {**self.options}
 
@@ -227,7 +227,7 @@ class Protocol:
 
     @property
     def filled(self) -> Any:
-        """The command's recipe with these stages."""
+        """The recipe of the command with the stages of `tree`, and with the seeds, outputs and title."""
         top = {
             "title": "Bench for negatives",
             "model": {"query_length": _TOKENS, "document_length": _TOKENS},
@@ -274,7 +274,7 @@ def _write(
 
 @dataclass(frozen=True)
 class BenchResult:
-    """The result of `bench`; `path` is a folder with `bench.json`, `bench.md`, a report and its recipe."""
+    """The result of `bench`; `path` is a folder with `bench.json`, `bench.md`, a report and the recipe behind these."""
 
     name: str
     key: str

@@ -19,13 +19,13 @@ _TESTED = ("difference", "interval", "t_p", "t_holm", "verdict", "seed_p")
 
 
 def file_faults(path: Path, form: str, collection: StoredCollection) -> dict[str, Any]:
-    """Return counts of a file of negatives, over the training queries, in one pass.
+    """Return counts of a file of negatives in the given form, over the training queries, in one pass.
 
     queries: queries with a negative. negatives: their negatives. labelled: negatives labelled relevant to their own
     query. withheld: positives that the dataset withholds from these queries, such as planted halves; taken: withheld
     positives among the negatives. elsewhere: negatives relevant to queries of another split, by split; seen: negatives
     relevant to queries of any other split. left_out: counts of skipped entries by reason. Shares are of the negatives,
-    except `taken_share`, of the withheld positives, which is None if there are none.
+    but `taken_share` is of the withheld positives, and None if there are none.
 
     Raises:
         UsageError, DataError: as in `ListsOfFile`, or the file has no negatives for these queries.
@@ -66,11 +66,11 @@ def content_of(
     hardness: Mapping[str, Any],
     on_dev: Mapping[str, Mapping[float, float]],
 ) -> dict[str, Any]:
-    """Return `baselines`, the rows to compare with, and `rows`, one per file.
+    """Return `baselines`, the results to compare with by label, and `rows`, the results of each file.
 
-    files: by label, the counts of a file, and the facts of the negatives used in training, without labelled positives
-    and their copies. metrics: the evaluation's JSON. hardness: the analysis's results by label. on_dev: the mean on the
-    dev queries by arm and learning rate.
+    files: by label, `file`, the counts of a file, and `facts`, of the negatives used in training, which exclude
+    labelled positives and their copies. metrics: the evaluation's JSON. hardness: the analysis's results by label.
+    on_dev: the mean on the dev queries by arm and learning rate.
     """
     means_of = metrics["metrics"]
     shipped = {label: {"metrics": means_of[label]} for label in means_of if label not in on_dev}

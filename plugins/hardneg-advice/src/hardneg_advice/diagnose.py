@@ -54,8 +54,8 @@ Points = list[tuple[float, float]]
 class CheckResult:
     """The result of one check of one subject.
 
-    state: `unknown` if the check was impossible or undecided. figures: measured values, as JSON. advice: the change
-    to make, or empty. check: the name of the check. subject: a stage or a row of the metrics.
+    state: `unknown` if the check was impossible or undecided. figures: measured values, as JSON. advice: the change to
+    make; empty unless needed. check: the name of the check. subject: a stage or a row of the metrics; empty for none.
     """
 
     state: Literal["suspect", "fine", "unknown"]
@@ -72,7 +72,7 @@ class CheckResult:
 
 
 def near_copies(run: FinishedRun, stage: str) -> CheckResult:
-    """Check what share of each query's first 20 negatives has almost the same words as one of its positives."""
+    """Check what share of each query's first 20 negatives has almost the same words as a positive of that query."""
     copies, count, near = 0, 0, registry.configure("filters", records.PluginSetting("near-copies", {}))
     corpus = run.collection(run.dataset_of(stage)).corpus
     texts = SimpleNamespace(documents=lambda doc_ids: corpus.documents_at(corpus.rows(doc_ids)))
@@ -130,7 +130,7 @@ def learning_curve(run: FinishedRun, stage: str) -> CheckResult:
     """Check for a rising loss, or a dev metric that falls after its best value; seeds are averaged.
 
     The loss has risen if its mean in the last fifth of the steps exceeds that in the lowest fifth by three standard
-    errors and a tenth; refreshed negatives raise it by design. A falling loss proves nothing, unlike the dev metric.
+    errors and by a tenth; refreshed negatives raise it by design. A falling loss proves nothing, unlike the dev metric.
     """
     curves = _curves(run, stage)
     figures, problems, said = Figures(), list[str](), list[str]()
@@ -230,7 +230,7 @@ def trained_indexes(run: FinishedRun) -> list[str]:
 
 
 def collapse(run: FinishedRun, index: str) -> CheckResult:
-    """Check the mean cosine of document pairs and the effective dimensions, relative to the start model's index."""
+    """Check the mean cosine of document pairs and the effective dimensions against those of the start model's index."""
     starts = [name for name in run.stages("encode") if run.encoder_of(name) == START]
     if not starts:
         return CheckResult("unknown", "the recipe encodes no index with the start model for comparison")
@@ -253,7 +253,7 @@ def _spread(run: FinishedRun, stage: str) -> tuple[float, float]:
 
 
 def mean_cosine(vectors: NDArray[np.float64]) -> float:
-    """Return the mean cosine of all pairs of different rows; vectors: [n, d], n above 1. A zero row has cosine 0."""
+    """Return the mean cosine of all pairs of different rows of vectors [n, d], n above 1. A zero row has cosine 0."""
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     units = vectors / np.where(norms > 0, norms, 1)
     count = len(units)
@@ -261,7 +261,7 @@ def mean_cosine(vectors: NDArray[np.float64]) -> float:
 
 
 def effective_dimensions(vectors: NDArray[np.float64]) -> float:
-    """Return the participation ratio of the covariance's eigenvalues, tr(C)^2 / tr(C^2), from 1 to d; 0 for equal rows.
+    """Return the participation ratio tr(C)^2 / tr(C^2) of vectors [n, d] with covariance C: 1 to d, 0 for equal rows.
 
     Source: Gao et al., A theory of multineuronal dimensionality, dynamics and measurement (2017), equation 3.
     """
@@ -321,7 +321,7 @@ def diagnose(folder: str | Path, store: str | Path | None = None) -> Diagnosis:
 
     Args:
         folder: the run folder of a finished recipe.
-        store: the store with its artifacts; by default the usual one.
+        store: the store with the run's artifacts; by default the usual one.
 
     Raises:
         DataError: the folder is not a run folder, or its lock file is damaged.

@@ -30,14 +30,14 @@ SAMPLED = 1_000
 
 
 def sample(count: int, purpose: str) -> NDArray[np.int64]:
-    """Return at most `SAMPLED` distinct random numbers below `count`, ascending: int64, the same for each purpose."""
+    """Return at most `SAMPLED` distinct random numbers below `count`, ascending: int64 [n], the same for a purpose."""
     drawn = runtime.generator(0, "diagnosis", purpose).choice(count, min(count, SAMPLED), replace=False, shuffle=False)
     return np.sort(drawn).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run folder and the store of its artifacts; reading a missing artifact raises ArtifactError."""
+    """A run folder, its recipe, its artifact keys by stage, and its store; a missing artifact raises ArtifactError."""
 
     folder: Path
     recipe: Any
@@ -63,12 +63,12 @@ class FinishedRun:
         return metrics_files.read_metrics(self.folder / "metrics.json")
 
     def stages(self, *verbs: str) -> list[str]:
-        """Return the names of the stages with these verbs; of copies for several seeds, only the first."""
+        """Return the names of the stages with one of these verbs; of copies for several seeds, only the first."""
         later = {name for copies in self.recipe.copies.values() for name in list(copies.values())[1:]}
         return [name for name, spec in self.recipe.stages.items() if spec.stage in verbs and name not in later]
 
     def copies(self, stage: str) -> list[str]:
-        """Return the names of a stage's copies, one per seed, or only its own name if it has none."""
+        """Return the names of a stage's copies, one per seed; if it has none, only the stage's own name."""
         families = (list(copies.values()) for copies in self.recipe.copies.values())
         return next((names for names in families if stage in names), [stage])
 
@@ -93,7 +93,7 @@ class FinishedRun:
         return str(self.recipe.stages[stage].dataset or DATASET)
 
     def collection(self, maker: str) -> StoredCollection:
-        """Return the collection that this stage wrote. Raises ArtifactError if it is not in the store."""
+        """Return the collection that the stage `maker` wrote. Raises ArtifactError if it is not in the store."""
         return StoredCollection.open(self.artifact(maker).path)
 
     def encoder_of(self, index: str) -> str:
@@ -103,12 +103,12 @@ class FinishedRun:
         return maker if maker and (maker == START or trained) else ""
 
     def mined(self, stage: str) -> list[Negatives]:
-        """Return a stage's negatives for a sample of queries. Raises ArtifactError if they are not in the store."""
+        """Return a stage's negatives for a `sample` of queries. Raises ArtifactError if they are not in the store."""
         file = negatives_files.read_negatives(self.artifact(stage).path / layout.NEGATIVES)
         return [file[row] for row in sample(len(file), "queries").tolist()]
 
     def listed(self, stage: str) -> Iterator[tuple[Negatives, RankedList]]:
-        """Yield each sampled query's negatives and its list in the first run mined from, empty if the run has none.
+        """Yield each sampled query's negatives and its list, maybe empty, in the first run that the stage mines from.
 
         Raises:
             ArtifactError: the negatives or the run are not in the store, or the stage does not mine from a run.

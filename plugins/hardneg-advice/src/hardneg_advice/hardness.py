@@ -36,7 +36,7 @@ class Hardness(Analysis):
     run: Annotated[fields.Name, fields.Reference(("run",))] = Field(description="A model's run for the same queries.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return the counts and shares that `hardness` computes, by label of the negatives."""
+        """Return the counts and shares that `hardness` computes, by label of the file of negatives."""
         files = {label: inputs.negatives(f"negatives.{label}") for label in self.negatives}
         return {
             label: hardness(negatives_files.read_negatives(path), inputs.stream("run"), inputs.relevant())
@@ -58,7 +58,7 @@ def hardness(
     lists: Iterable[tuple[str, RankedList]],
     relevant: Mapping[str, Sequence[str]],
 ) -> dict[str, Any]:
-    """Return the ranks of negatives in a model's lists, and the frequency of each document.
+    """Return how hard negatives are, as shares by rank in a model's lists, and how varied they are.
 
     Args:
         negatives: the negatives, by query.
@@ -67,8 +67,8 @@ def hardness(
 
     Returns:
         `queries`, the number of queries with a negative; `negatives`, the number of negatives; and shares: `by_rank`,
-        at ranks 1 to 10, 11 to 50, 51 to 200, and deeper or unlisted; `above`, scored above the best positive, among
-        those listed with a positive, or None; `distinct` documents; `elsewhere`, positives of any query.
+        at ranks 1 to 10, 11 to 50, 51 to 200, and deeper or unlisted; `above`, scored above the best positive, of those
+        listed with one (None without any); `distinct` documents; `elsewhere`, positives of any query.
     """
     documents = Counter(chain.from_iterable(item.negatives for item in negatives))
     bands, compared, above = np.zeros(len(_BANDS), np.int64), 0, 0

@@ -31,7 +31,7 @@ class PositiveRanks(Analysis):
     split: Annotated[fields.Name, fields.Option("-")] = "dev"
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return the ranks, ascending, and the mean shares over the queries with a labelled positive in the corpus.
+        """Return ascending ranks of positives, and mean shares, over queries with a labelled positive in the corpus.
 
         Raises:
             DataError: no query has a labelled positive in the corpus.
@@ -68,7 +68,7 @@ class PositiveRanks(Analysis):
 
 
 def rank_in_words(results: Any) -> str:
-    """Return the median rank as text; beyond the longest list, of N documents, `below N`."""
+    """Return the median rank as text, or `below N` if it is beyond the longest list, which has N documents."""
     beyond = results["median_rank"] > results["listed"]
     return f"below {results['listed']:,}" if beyond else f"{results['median_rank']:g}"
 
@@ -79,13 +79,13 @@ def percent(share: float | None) -> str:
 
 
 def scores_of(doc_ids: Sequence[str], ranked: RankedList) -> NDArray[np.float32]:
-    """Return each document's score in a ranked list: float32 [n], nan if it is not listed."""
+    """Return the score of each of n documents in a ranked list: float32 [n], nan for unlisted documents."""
     known = dict(zip(ranked.doc_ids, ranked.scores.tolist(), strict=True))
     return np.array([known.get(doc_id, np.nan) for doc_id in doc_ids], np.float32)
 
 
 def known_positives(inputs: AnalysisInputs, split: str) -> dict[str, list[str]]:
-    """Return the positives in the corpus, or all without a corpus, of each query of a split that has any."""
+    """Return the positives in the corpus (without one, all) by query of a split; queries without any are left out."""
     known = inputs.relevant()
     query_ids = [query_id for query_id in inputs.query_ids("run", split) if query_id in known]
     there = frozenset(inputs.copies([doc_id for query_id in query_ids for doc_id in known[query_id]]))

@@ -84,7 +84,7 @@ def recommend(
 class Trials:
     """The training runs to compare, of `steps` steps each (0: none), with the training options `options`.
 
-    rates: learning rates to choose from. usual: defaults for the kind of model. bm25: whether to compare with BM25.
+    split: the queries to choose on. rates: learning rates. usual: a model kind's defaults. bm25: whether to run BM25.
     """
 
     split: str
@@ -138,7 +138,7 @@ class Trials:
         return stages | {"trials": {"stage": "evaluate", "runs": runs, "split": self.split, "metrics": [METRIC]}}
 
     def recipe(self, rates: Mapping[str, float], chosen: str, tested: str) -> dict[str, Any]:
-        """Return the stages and outputs of a recipe that trains both arms as in the trials and tests on `tested`."""
+        """Return stages and outputs of a recipe that trains both arms, tests on `tested`, and outputs arm `chosen`."""
         beside, runs = self._beside(tested)
         stages = {"index": {"stage": "encode"}, **beside, "train-run": self._list("train"), "negatives": _MINING}
         for arm, name in _TRAINED.items():
@@ -185,9 +185,9 @@ _TRAINED = {ALONE: ALONE, FIRST: "model"}
 
 @dataclass(frozen=True)
 class RecommendedNegatives:
-    """The chosen way to train, with its reasons and its recipe; keys: the keys of the artifacts behind it.
+    """The chosen way to train, with its reasons and its recipe; keys: the keys of the artifacts behind these.
 
-    ranks: ranks of the positives. rows: results by row; None without training runs, when the rule guesses.
+    ranks: ranks of positives. rows: results, None without training. dataset: the dataset's facts. tree: trials' recipe.
     """
 
     ranks: Mapping[str, Any] = field(repr=False)
@@ -203,7 +203,7 @@ class RecommendedNegatives:
 
     @property
     def arm(self) -> str:
-        """The arm to train: the one with the higher mean in the trials (`in-batch` if equal), or the rule's."""
+        """The arm with the higher mean in the trials (`in-batch` if equal) or, without trials, the rule's choice."""
         rows = self.rows
         return self._guess[0] if rows is None else max(ARMS, key=lambda arm: float(rows[arm]["mean"]))
 
@@ -220,7 +220,7 @@ class RecommendedNegatives:
         return f"Train with {best}: {how}. {scores}, against {tables.number(rows[SHIPPED]['mean'])} as shipped."
 
     def reasons(self) -> list[str]:
-        """Return sentences on the evidence and the rule's advice and, if it decides, on the rule's limits."""
+        """Return sentences on the evidence, the rule's advice and, if the rule decides, the rule's limits."""
         arm, reason = self._guess
         queries, said = self.ranks["queries"], f"{ARMS[arm]}. {reason}"
         few = [f"Too few queries to choose on: {queries}; use at least {FEW}."] if queries < FEW else []
@@ -230,7 +230,7 @@ class RecommendedNegatives:
         return [*few, *rule.sentences(self.rows), facts, f"Without training runs, the advice would have been: {said}"]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return measurements and choice as JSON values."""
+        """Return the measurements and the choice as JSON values."""
         ranks = {name: value for name, value in self.ranks.items() if name != "ranks"}
         train, (arm, reason) = self.rows is None or not self.rows[SHIPPED]["best"], self._guess
         guess = {"arm": arm, "reason": reason}
@@ -238,7 +238,7 @@ class RecommendedNegatives:
         return {**answer, "trials": self.rows, "ranks": ranks, "documents": self.dataset["documents"]}
 
     def recipe(self, path: Path) -> str:
-        """Return the recipe as YAML, with the reasons as comments; path: where it will be, for the command in them."""
+        """Return the recipe as YAML, with the reasons and, for the file `path`, the command to run it as comments."""
         trials, rows = self.trials, self.rows
         tested = "test" if self.dataset["splits"].get("test", {}).get("queries") else trials.split
         head = [f"Chosen by `hardneg recommend` on the queries of split {trials.split}", " "]
@@ -263,7 +263,7 @@ class RecommendedNegatives:
         stores.replace_text(file, self.recipe(file))
 
     def section(self) -> tables.Section:
-        """Return the table of training runs, if there are any, and the reasons; the answer is not in it."""
+        """Return the table of training runs, if there are any, with the reasons, but without the answer."""
         return tables.Section("", [rule.table(self.rows)] if self.rows else [], lines=self.reasons())
 
     def __repr__(self) -> str:

@@ -10,28 +10,28 @@ from hardneg_advice.positive_ranks import percent, rank_in_words
 SHIPPED, LEXICAL = "as shipped", "BM25"
 ALONE, FIRST = "in-batch", "first"
 TOP = 10
-"""The number of top documents of each list that the arm `first` uses as negatives."""
+"""The number of documents from the top of each list that the arm `first` uses as negatives."""
 ARMS = {ALONE: "in-batch negatives alone", FIRST: f"topk, {TOP} per query"}
 LABELS = {SHIPPED: "the model as shipped", **ARMS, LEXICAL: LEXICAL}
 METRIC = "mrr@10"
 LEVEL = 0.01
 MOST_ABOVE, UNKNOWN = 0.5, (0.45, 0.6)
-"""The largest share of top documents above the positive at which the rule uses them, and the shares in doubt."""
+"""The largest share of top documents scored above the positive at which the rule uses them; the range of doubt."""
 FEW = 50
 """The minimum number of queries for a reliable choice."""
 
 
 def trial(arm: str, rate: float) -> str:
-    """Return the name of the stage that trains an arm at a learning rate, and of its row in the results."""
+    """Return the name of the stage that trains an arm at a learning rate, and of the stage's row in the results."""
     return f"{arm} at {rate:g}"
 
 
 def compare(measured: Mapping[str, Mapping[str, float]], rates: Sequence[float]) -> dict[str, dict[str, Any]]:
     """Return the results by row: the model as shipped, each arm at its best rate, and BM25 if it was measured.
 
-    measured: the metric by row and dev query. `best`: whether the mean is the highest, BM25 aside (the first, if tied).
-    `p`: the larger p of two paired tests against the best row, Holm-corrected over all pairs, because the best row is
-    chosen by its scores. `as_good`: not significantly different from the best.
+    measured: the metric by row and dev query. rates: the rates tried. `best`: whether the mean is the highest, BM25
+    excluded (the first, if tied). `p`: the larger p of two paired tests against the best row, Holm-corrected over all
+    pairs, as the best row is chosen by its scores. `as_good`: not significantly different from the best.
     """
     by_rate = {arm: {rate: fmean(measured[trial(arm, rate)].values()) for rate in rates} for arm in ARMS}
     best_rate = {arm: max(means, key=means.__getitem__) for arm, means in by_rate.items()}
@@ -59,12 +59,12 @@ def compare(measured: Mapping[str, Mapping[str, float]], rates: Sequence[float])
 
 
 def ends_of(row: Mapping[str, Any]) -> str:
-    """Return the interval of a row's mean as text in brackets, or a dash if it has none."""
+    """Return the interval of a row's mean as text in brackets; a dash without an interval."""
     return "–" if row["interval"] is None else tables.bounds(intervals.Interval(*row["interval"]))
 
 
 def sentences(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a sentence on the significant differences, then reasons for doubt."""
+    """Yield sentences: first on the significant differences between rows, and after that on reasons for doubt."""
     test = f"paired tests over the queries, level {LEVEL:g}, Holm's correction over all pairs"
     best = next(row for row in rows.values() if row["best"])
     good = [LABELS[name] for name, row in rows.items() if row["as_good"] and name != LEXICAL]

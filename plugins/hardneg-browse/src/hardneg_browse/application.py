@@ -48,7 +48,7 @@ HEADERS = (
 
 @dataclass(frozen=True)
 class Access:
-    """Access control of a server, for one reader on this machine who has its token. port: the port it listens on."""
+    """Access control of a server, for one reader on this machine who has its token. port: the server's port."""
 
     port: int
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
@@ -88,7 +88,7 @@ class Access:
         return None
 
     def entering(self, request: Request) -> bool:
-        """Return whether the address has the token."""
+        """Return whether the address of a request contains the token."""
         return self._is_token(request.query_params.get("token", ""))
 
     def _is_token(self, given: str) -> bool:
@@ -126,7 +126,7 @@ class Guard:
 
 
 def page(name: str, templates: Environment | None = None, **content: Any) -> str:
-    """Render the page with this name; templates: by default, the server's."""
+    """Render the page `name` with the given content; templates: by default, the server's."""
     return (templates or _server_templates()).get_template(f"{name}.html.j2").render(content)
 
 
@@ -137,7 +137,7 @@ def style() -> str:
 
 
 def policy(forms: str) -> str:
-    """A Content-Security-Policy without scripts or fetches; forms: the permitted targets of forms."""
+    """Return a Content-Security-Policy without scripts or fetches; forms: the permitted targets of forms."""
     digest = b64encode(sha256(style().encode()).digest()).decode()
     return (
         f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; form-action {forms}; base-uri 'none'; "
@@ -176,7 +176,7 @@ def breaks(name: str) -> Markup:
 
 
 def link(path: str, **query: object) -> str:
-    """Return an address of this server; None values are left out."""
+    """Return the address of a path on this server with query parameters; those that are None are left out."""
     parameters = {name: str(value) for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(parameters)}" if parameters else path
 
@@ -191,7 +191,7 @@ _QUERY = 300
 
 @dataclass
 class Site:
-    """The pages of a browser: the data shown, its survey, the marks and the token of forms."""
+    """The pages of a browser: the data shown, a survey of the data, the marks, and the access control with tokens."""
 
     browsed: Browsed
     survey: Survey
@@ -201,7 +201,7 @@ class Site:
 
     @property
     def pages(self) -> Mapping[str, Callable[[Mapping[str, str]], str | None]]:
-        """The methods that render pages, by path."""
+        """The methods that render pages, by path; each takes the parameters of the address."""
         return {"/": self.queries, "/query": self.query, "/suspicious": self.suspicious, "/marks": self.marked}
 
     def queries(self, asked: Mapping[str, str]) -> str:
@@ -254,7 +254,7 @@ class Site:
         return self._page("marks", self._label(asked), rows=rows)
 
     def mark(self, form: dict[str, str]) -> str | None:
-        """Save the mark from a form and return the address to redirect to; None for an unknown query or document.
+        """Set or remove a mark as a form asks, and return the next address; None for an unknown query or document.
 
         Raises:
             HardnegError: the file of marks cannot be written.
@@ -299,7 +299,7 @@ class Site:
 
 
 def export_pages(browsed: Browsed, marks: Marks, folder: Path, count: int = QUERIES) -> int:
-    """Write the first queries that have negatives as pages that need no server; return the number of queries.
+    """Write the first `count` queries that have negatives as pages that need no server; return the number of queries.
 
     `folder/index.html` is the first page. All linked pages are written, about 40 kB per query and list.
     """

@@ -33,7 +33,7 @@ _WORDS = 8
 
 @dataclass(frozen=True)
 class QueryMatches:
-    """One page of matches. positions: row numbers of the queries; total: number of matches; page: counted from 1."""
+    """One page of matches. positions: row numbers of its queries; total: number of all matches; page: number from 1."""
 
     positions: Sequence[int]
     total: int
@@ -57,9 +57,9 @@ class QuerySearch:
         return [(one.lower(), text.lower()) for one, text in zip(self.query_ids, self.texts, strict=True)]
 
     def page(self, wanted: str, number: int) -> QueryMatches:
-        """Return a page of the queries whose text has every word, or whose id contains the phrase.
+        """Return page `number` of the queries whose text has every word of `wanted`, or whose id contains `wanted`.
 
-        For a number beyond the last page, return the last page.
+        Without words, all queries match. If there is no such page, return the nearest one.
         """
         words, whole = wanted.lower().split()[:_WORDS], wanted.lower().strip()
         found: Sequence[int] = range(len(self.query_ids))
@@ -115,7 +115,7 @@ def _drops_at(batch: Any, row: int) -> records.Drops:
 
 
 def map_run(path: Path, target: Path, task: runtime.Task) -> MinedFile:
-    """Write a run to `target` in a memory-mapped format and open it; `task` advances by query.
+    """Copy a run to `target` in a memory-mapped format and open the copy; `task` advances by query.
 
     Raises:
         DataError: the run is empty or malformed, or the lines of a query are not consecutive.
@@ -133,14 +133,14 @@ def map_run(path: Path, target: Path, task: runtime.Task) -> MinedFile:
 
 @dataclass(frozen=True)
 class TopOfRun:
-    """The top documents of each query in a run, without its positives, as negatives: at most `TOP`."""
+    """At most `TOP` negatives per query: the top documents of a run without the query's positives."""
 
     run: MinedFile
     positives: Mapping[str, Sequence[str]]
 
     @property
     def query_ids(self) -> Sequence[str]:
-        """Ids of the run's queries, in its order."""
+        """Ids of the run's queries, in the order of the run."""
         return self.run.query_ids
 
     def count(self, query_id: str) -> int:
@@ -162,8 +162,8 @@ class TopOfRun:
 class Browsed:
     """The opened data of a browser.
 
-    lists: negatives by label; the first is the default. runs: by label. positives: by query, from the judgements of
-    all splits. collection: None if texts are unavailable. first: the maximum number of queries; None for all.
+    lists: negatives by label; the first is the default. runs: runs by label. positives: by query, from the judgements
+    of all splits. collection: None if texts are unavailable. first: the maximum number of queries; None for all.
     """
 
     sources: BrowseSources
@@ -175,7 +175,7 @@ class Browsed:
 
     @cached_property
     def search(self) -> QuerySearch:
-        """The queries of the split or, without a collection, of all files; with `first`, the first with negatives."""
+        """The split's queries or, without a collection, those of all files; `first`: only so many with negatives."""
         if self.collection is not None:
             queries = self.collection.queries(self.sources.split)
             found = QuerySearch(queries.query_ids, queries.texts)
@@ -207,7 +207,7 @@ class Browsed:
         return {document.doc_id: document for document in self.collection.corpus.documents_at(rows[rows >= 0])}
 
     def positives_of(self, query_id: str, label: str | None = None) -> list[str]:
-        """Return the documents judged relevant, then any other positives used in mining."""
+        """Return the documents judged relevant to a query, followed by other positives in the list `label`, if any."""
         mined = self.lists[label].negatives(query_id) if label else None
         return list(dict.fromkeys([*self.positives.get(query_id, ()), *(mined.positives if mined else ())]))
 

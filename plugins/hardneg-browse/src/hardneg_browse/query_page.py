@@ -50,7 +50,7 @@ def content_words(text: str) -> frozenset[str]:
 
 
 def marked(text: str, wanted: Collection[str]) -> Markup:
-    """Escape a text and put every wanted word in a `mark` element."""
+    """Return a text as HTML, with every word whose case-folded form is in `wanted` in a `mark` element."""
     pieces, end = [], 0
     for start, stop in word_terms.term_spans(text):
         if text[start:stop].casefold() in wanted:
@@ -61,7 +61,7 @@ def marked(text: str, wanted: Collection[str]) -> Markup:
 
 
 def beginning(text: str, most: int = 300) -> str:
-    """Return the start of a text on one line, cut after a word."""
+    """Return a text on one line; one longer than `most` characters is cut after a word and ends in an ellipsis."""
     line = " ".join(clean(text[: 4 * most]).split())
     return line if len(line) <= most else line[: most - 1].rsplit(" ", 1)[0] + "…"
 
@@ -99,21 +99,21 @@ class SuspectedNegative:
 
 
 class Standing(NamedTuple):
-    """Rank in a list, from 1, and score."""
+    """A document's rank in a list, counted from 1, and its score there."""
 
     rank: int
     score: float
 
 
 def standings(ranked: RankedList, doc_ids: Collection[str]) -> dict[str, Standing]:
-    """Return the rank and score of each of these documents that is in a list, by id."""
+    """Return the rank and score of each given document in a list, by id; unlisted documents are left out."""
     wanted = set(doc_ids)
     listed = zip(ranked.doc_ids, ranked.scores.tolist(), strict=True)
     return {doc_id: Standing(rank, score) for rank, (doc_id, score) in enumerate(listed, 1) if doc_id in wanted}
 
 
 def shingles(text: str) -> Shingles:
-    """Return all sequences of three case-folded words of a text; a shorter text is one sequence."""
+    """Return all sequences of three case-folded words at the start of a text; a shorter text is one sequence."""
     words = word_terms.terms(text[:_CHARACTERS])
     if len(words) < SHINGLE:
         return frozenset([tuple(words)] if words else [])
@@ -157,7 +157,7 @@ class Evidence:
     def suspected(self, positive: Sequence[str], negative: Sequence[str]) -> list[SuspectedNegative]:
         """Return each distinct negative with its suspicion score, copy + agreement.
 
-        copy: the highest resemblance to a positive, if at least 0.3. agreement: the mean of `above` over the runs.
+        copy: the highest resemblance to a positive, 0 if below 0.3. agreement: the mean of `above` over the runs.
         """
         by_list = {label: standings(ranked, [*positive, *negative]) for label, ranked in self.lists.items()}
         best = {
@@ -202,7 +202,7 @@ WHY = {
 
 
 class ShownDocument(NamedTuple):
-    """A document on the page. standings: rank and score by run, None if not in it. marked: a reader marked it."""
+    """A document on the page. standings: by run, None if unlisted. marked: whether a reader marked it as relevant."""
 
     doc_id: str
     title: str
@@ -225,7 +225,7 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True)
 class QueryPage:
-    """Content of a query's page. candidates: number of candidates of the miner, None if unknown."""
+    """Content of a query's page. candidates: number of candidates that were mined from; None if unknown."""
 
     query_id: str
     text: str
@@ -289,7 +289,7 @@ _PAUSE = 0.25
 
 @dataclass
 class ListSurvey:
-    """Survey of one list: number of negatives, of suspected ones, and a heap of the most suspicious."""
+    """Survey of one list: number of negatives, number of suspected ones, and a heap of the most suspicious."""
 
     negatives: int = 0
     worst: list[tuple[float, int, int, SuspectedNegative]] = field(default_factory=list)

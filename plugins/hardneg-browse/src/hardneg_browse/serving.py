@@ -69,10 +69,10 @@ class BrowsePage:
 
 @contextmanager
 def listening(browsed: Browsed, marks: Marks, port: int = 0) -> Iterator[BrowsePage]:
-    """Open a server; port 0 is any free port. Requests that arrive before `serve` wait.
+    """Bind a port and yield its page; port 0 means any free port. Requests that arrive before `serve` wait.
 
     Raises:
-        UsageError: the port is in use.
+        UsageError: the port cannot be used.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

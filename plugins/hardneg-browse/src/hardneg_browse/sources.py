@@ -28,11 +28,11 @@ _LOCK = "recipe.lock.yaml"
 
 @dataclass(frozen=True)
 class BrowseSources:
-    """Input files by label.
+    """The files of a browser; mappings are by label.
 
-    title: title of the page. marks: file of marks. negatives: files of mined negatives; dropped: files of candidates
-    that their miners dropped. runs: runs over the same queries. dataset: folder of the stored collection, for texts and
-    judgements; split: split of the queries.
+    title: title of the page. marks: file of marks, to write. negatives: files of mined negatives; dropped: files of the
+    candidates dropped in mining. runs: runs over the same queries. dataset: folder of the stored collection, for texts
+    and judgements; split: split of the queries.
     """
 
     title: str
@@ -45,14 +45,14 @@ class BrowseSources:
 
 
 def of_run_folder(folder: Path, store: stores.Store, split: str | None = None) -> BrowseSources:
-    """Find the artifacts of a finished recipe in the store; split: by default the split of its first negatives.
+    """Return the sources of a run folder, from the store; split: by default the split of the first negatives, or train.
 
     Only the artifacts of one collection are shown, the collection of the first negatives or, without any, of the first
     run: generated queries have other ids and texts.
 
     Raises:
         DataError: not a run folder, or the store has none of its artifacts.
-        UsageError: it has neither negatives nor runs of the split.
+        UsageError: the recipe has neither negatives nor runs of the split.
     """
     artifacts, folder = recipes.artifacts_of(folder, store), folder.resolve()
     negatives = {name: item for name, item in artifacts.items() if (item.path / layout.NEGATIVES).is_file()}
@@ -80,7 +80,7 @@ def of_run_folder(folder: Path, store: stores.Store, split: str | None = None) -
 
 
 def of_files(paths: list[Path], split: str) -> BrowseSources:
-    """Return files of negatives (`.arrow`) and runs by label, the file name without its suffix.
+    """Return the sources for files of negatives (`.arrow`) and runs; labels are file names without suffixes.
 
     Raises:
         UsageError: two files have the same label.
@@ -113,7 +113,7 @@ def _is_run_of(item: Any, split: str) -> bool:
 
 
 def with_others(sources: BrowseSources, runs: Sequence[Path] = (), dropped: Path | None = None) -> BrowseSources:
-    """Return the sources with more runs and with a file of candidates dropped for the first negatives.
+    """Return the sources with more runs and, if given, with the candidates dropped in mining the first negatives.
 
     Raises:
         UsageError: a file is not a run, two have the same name, or there are no negatives for `dropped`.
@@ -157,7 +157,7 @@ def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, session
 
 
 def mined_sources(mined: Any) -> BrowseSources:
-    """Return the sources of a result of `hardneg.mine`; marks are saved in the current folder."""
+    """Return the sources for a result of `hardneg.mine`; marks are saved in the current folder."""
     dropped = {mined.name: mined.folder / layout.DROPPED} if (mined.folder / layout.DROPPED).is_file() else {}
     return BrowseSources(
         mined.name,
@@ -199,7 +199,7 @@ class Marks:
         ]
 
     def set(self, query_id: str, doc_id: str, relevant: bool) -> None:
-        """Mark a document as relevant, or remove the mark, and write the file.
+        """Mark a document as relevant, or remove its mark if `relevant` is false, and write the file.
 
         Raises:
             DataError: the file is no longer a qrels file.

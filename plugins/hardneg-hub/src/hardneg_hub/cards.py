@@ -73,11 +73,11 @@ class RecordedRun:
         return self.store.find(key) if (key := self.key(stage)).isalnum() else None
 
     def output(self, output_type: str) -> str | None:
-        """The stage that wrote the run folder's model or index, or None."""
+        """The stage that wrote the run folder's `model` or `index`; None if there is none."""
         return self.recipe.outputs.get(output_type) if self.recipe else None
 
     def negatives_of(self, stage: str | None) -> list[str]:
-        """The stages whose negatives a stage trains with."""
+        """The stages whose negatives a stage trains with; empty without a stage."""
         spec = self.stages.get(stage or "")
         named = [target for _, target, need in spec.references() if "negatives" in need.artifact_types] if spec else []
         return [target for target in dict.fromkeys(named) if target in self.stages]
@@ -106,9 +106,9 @@ class RecordedRun:
         return "written queries" if spec and recipe and spec.on_written_queries(recipe.view("")) else "queries"
 
     def scores(self, model: str) -> tuple[list[str], dict[str, Any]]:
-        """Return the systems searched only with a stage's model, and the metrics of these systems and the baselines.
+        """Return the systems that search with only the model of a stage, and their metrics with those of the baselines.
 
-        The metrics have the format of a metrics file. Without baselines, they include all other systems.
+        Metrics are as in a metrics file; without baselines, all systems are included. No evaluation: both are empty.
         """
         content, spec = self.measured, self.evaluation
         if content is None or spec is None:
@@ -145,9 +145,9 @@ searcher = open_store(Path(folder))"""
 
 
 def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str, paragraphs: Sequence[str]) -> str:
-    """The hub card of a model, from the card in its folder; text that the user added is kept.
+    """Return the hub card of a model; text: the card in the model's folder; what the user added there is kept.
 
-    repo: the repository. model: the stage of `run` that trained it. paragraphs: paragraphs on its origin.
+    repo: the repository. model: the stage of `run` that trained the model. paragraphs: paragraphs on its origin.
 
     Raises DataError for a card without valid metadata.
     """
@@ -219,7 +219,7 @@ def _scores_section(run: RecordedRun, own: Sequence[str], content: Mapping[str, 
 
 
 def table(rows: Mapping[str, Mapping[str, str]]) -> str:
-    """Return a Markdown table of scores by row and metric."""
+    """Return scores as a Markdown table with a row for each key and a column for each metric."""
     metrics = list(dict.fromkeys(metric for row in rows.values() for metric in row))
     lines = [["", *metrics], ["---"] * (len(metrics) + 1)]
     lines += [[name, *(row.get(metric, "") for metric in metrics)] for name, row in rows.items()]
@@ -254,7 +254,7 @@ def origin_section(run: RecordedRun | None, stage: str | None, artifact: Any) ->
 
 
 def mined_by(run: RecordedRun, stage: str) -> str:
-    """One line on how a stage mined its negatives."""
+    """Return a phrase on how a stage mined its negatives."""
     spec: Any = run.stages[stage]
     if not hasattr(spec, "miner"):
         return f"by `{spec.stage}`"
@@ -278,9 +278,9 @@ def listed(facts: Mapping[str, object]) -> str:
 
 
 def index_lines(folder: Path, repo: str, encoder: str, run: RecordedRun | None) -> str:
-    """Code that opens the index of a repository, with Pyserini if possible, else with hardneg.
+    """Return code that opens the index of a repository, with Pyserini if possible, else with hardneg.
 
-    folder: the index. encoder: the repository of its model, empty if unknown. run: the run of an index in a run folder.
+    folder: the index. encoder: the repository of the index's model, or empty. run: the run of an index in a run folder.
     """
     fetched = f'folder = snapshot_download("{repo}", repo_type="dataset")'
     card = f"the card of {encoder}" if encoder else "its model's card"

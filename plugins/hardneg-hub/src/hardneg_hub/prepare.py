@@ -69,7 +69,7 @@ class PushedFolder:
     stage: str | None = None
 
     def files(self, taken: Callable[[str], bool], notes: list[str], changed: Iterable[str] = ()) -> dict[str, Path]:
-        """The files in the manifest, verified as unchanged; without a manifest, all suitable files."""
+        """The files in the manifest, verified as unchanged; without a manifest, those that `taken` accepts."""
         if self.artifact is not None:
             return listed_files(self.folder, self.artifact, self.part, notes, changed)
         if self.run is not None:
@@ -87,7 +87,7 @@ def prepare(
 ) -> Upload:
     """Prepare an upload without contacting the hub; tables are written to the folder `scratch`.
 
-    what: one of `UPLOADS`, or None for the default. encoder: the repository of an index's model.
+    what: one of `UPLOADS`; None: a run folder's model, or whatever the folder is. encoder: an index's model repository.
 
     Raises:
         UsageError: the folder has nothing of this kind, or a name is invalid.

@@ -20,7 +20,7 @@ _ON_HUB = ("hf", "ir-datasets", "pyserini")
 
 
 def without_paths(value: Any) -> Any:
-    """Copy nested mappings and lists, with each path in their strings cut to its last part."""
+    """Copy a value; in its strings, also those in nested mappings and lists, each path is cut to the last part."""
     if isinstance(value, str):
         return _cut(value)
     if isinstance(value, Mapping):
@@ -31,7 +31,7 @@ def without_paths(value: Any) -> Any:
 
 
 def dataset_name(setting: Any) -> Any:
-    """The dataset of a recipe, `LOADER:SOURCE` or a mapping; a folder is cut to its name."""
+    """Return a recipe's dataset, `LOADER:SOURCE` or a mapping, with a folder cut to its name."""
     if isinstance(setting, Mapping):
         named, source = dict(setting), setting.get("source")
         cut = _source(str(setting.get("name", "")), source) if isinstance(source, str) else source

@@ -104,7 +104,7 @@ class Push:
         return self.public or bool(self.there)
 
     def send(self) -> Pushed:
-        """Create the repository if needed and commit changed files; a repository becomes public last.
+        """Create the repository if needed, commit changed files and, if requested, make the repository public last.
 
         Raises HubError if the hub refuses or does not answer; the next push skips files already sent.
         """

@@ -75,7 +75,7 @@ class Upload:
 def listed_files(
     folder: Path, artifact: Any, part: str, notes: list[str], changed: Iterable[str] = ()
 ) -> dict[str, Path]:
-    """The files of a folder in an artifact's manifest, verified as unchanged; skipped files go to `notes`.
+    """Return the files in a folder that an artifact's manifest lists, verified as unchanged; `notes` names the others.
 
     part: the folder's path in the artifact. changed: names of files that may differ from the manifest.
 
@@ -92,7 +92,7 @@ def listed_files(
 
 
 def check_unchanged(folder: Path, noted: Mapping[str, str]) -> None:
-    """Verify files against a manifest. Raises ArtifactError for missing or changed files."""
+    """Verify files by name; an empty digest fits any content. Raises ArtifactError for missing or changed files."""
     for name, known in noted.items():
         if not (folder / name).is_file():
             raise errors.ArtifactError(f"{folder / name}: is missing; rerun the recipe")
@@ -101,7 +101,7 @@ def check_unchanged(folder: Path, noted: Mapping[str, str]) -> None:
 
 
 def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) -> dict[str, Path]:
-    """The files of a folder that `taken` accepts, except its card and pickles; skipped files are added to `notes`.
+    """Return the files in a folder that `taken` accepts, except its card and pickles; skipped files go to `notes`.
 
     Raises DataError for a link out of the folder.
     """
@@ -123,5 +123,5 @@ def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) ->
 
 
 def matching(*patterns: str) -> Callable[[str], bool]:
-    """Return a function that checks whether a path matches one of these patterns."""
+    """Return a function that checks whether a path matches one of the patterns, as `fnmatch` reads them."""
     return lambda name: any(fnmatch(name, pattern) for pattern in patterns)

@@ -59,7 +59,7 @@ def ranked(title: str, preset: str, *systems: str) -> Book:
 
 
 def add_system(book: Book, preset: str, system: str, **options: Any) -> None:
-    """Add `ance`, a system of `BASELINES`, or one of `WARM`, which continues from BM25 Neg if it was added first."""
+    """Add `ance`, a system of `BASELINES`, or one of `WARM`, which continues from BM25 Neg if the book has it."""
     if system == "ance":
         add_refreshed(book, preset)
         if preset == "paper":
@@ -209,7 +209,7 @@ def ance_rates_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def add_rates(book: Book, preset: str, paper: Tree) -> None:
-    """Add ANCE with four settings of learning rate, negative depth and refresh interval: `paper`, or a demo's."""
+    """Add ANCE in four settings; paper: (learning rate, negative depth, refresh interval) by label, for that preset."""
     demo: Tree = {
         "base, top 50, every 50": (5e-5, 50, 50),
         "base, top 200, every 25": (5e-5, 200, 25),

@@ -30,7 +30,7 @@ def ranked_documents(title: str, preset: str, *systems: str) -> Book:
 
 
 def covered(book: Book, preset: str) -> Tree:
-    """Return the recipe tree; in the preset `paper`, with Tables 6, 8 and 9, and BM25 Neg and ANCE as last rows."""
+    """Return the recipe tree; in the preset `paper`, with analyses for Tables 6, 8, 9, and BM25 Neg and ANCE last."""
     if preset == "paper":
         ance.rows_last(book, "BM25 Neg", "BM25 Neg (rerank)", "ANCE", "ANCE (rerank)")
         wins = {"run": "ance-test", "against": "bm25"}

@@ -108,7 +108,7 @@ class Average(hn.stages.StageSpec):
 
 
 def check_alike(first: hn.encoders.Encoder, other: hn.encoders.Encoder, name: str) -> None:
-    """Raise ModelError if models differ in the names and shapes of weights, in vocabulary or in computation."""
+    """Raise ModelError, naming `other` as `name`, if models differ in names and shapes of weights, or in settings."""
     told, expected = _settings(other), _settings(first)
     if found := [each for each in {**expected, **told} if told.get(each) != expected.get(each)]:
         advice = "use models of one architecture and vocabulary"

@@ -38,7 +38,7 @@ def ance_nq_reader(preset: DemoOrPaper = "demo") -> Tree:
 
     `hardneg recipe run ance-nq-reader` takes an hour on one core. The readers come with `pip install
     ./plugins/hardneg-reader`. Source: Xiong et al., ICLR 2021, section 5 and Table 4, with the released readers
-    of DPR and RAG; here, one is trained on the passages of each retriever. Expected from the paper preset: exact match
+    of DPR and RAG; here, a reader is trained for each retriever. Expected from the paper preset: exact match
     of DPR .415, of ANCE .460 (with RAG-Token; not run by us).
     """
     book = _ance_on_dpr("ANCE on questions, read", preset)

@@ -17,7 +17,7 @@ Evaluation = Annotated[
 
 
 def estimates_of(inputs: hn.AnalysisInputs, wanted: str | None) -> tuple[str, Mapping[str, Any]]:
-    """Return the metric to use in `evaluation`, by default the first one, and the estimate of each system.
+    """Return the metric `wanted` of `evaluation`, by default the first, and the estimate of each system that has it.
 
     Raises:
         UsageError: the metric was not evaluated.

@@ -151,8 +151,8 @@ def shares(dropped: Path) -> dict[str, Any]:
 def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]:
     """Return the `count` queries that kept negatives and have the highest-scoring dropped candidates, best first.
 
-    Each query has the highest-scoring document `dropped` by score, with rank and score, and the first negative `kept`,
-    with rank (None if unknown), both without text.
+    Each has a known `positive` or None, the highest-scoring document `dropped` by score, with rank and score, and the
+    first negative `kept`, with rank (None if unknown), all without text.
 
     Args:
         dropped: a `dropped.arrow`.

@@ -269,7 +269,7 @@ class CandidateCounts(hn.Analysis):
 
 
 def prefix(first: Run, reranked: Run, count: int) -> Run:
-    """Return the reranked run restricted to the first `count` candidates."""
+    """Return the reranked run restricted to each query's first `count` documents in the run `first`."""
     cut = {}
     for query_id, ranked in reranked.items():
         among = set(_ids(first, query_id)[:count])

@@ -312,7 +312,7 @@ class FilterTests(PluginTests):
         return Candidates(f"q{number}", [f"d{number}"], hits, doc_ids)
 
     def texts(self, folder: Path) -> MiningTexts:
-        """Return the texts that a filter may read, from a collection stored in `folder` by the first call."""
+        """Return the texts that a filter may read, from a collection that the first call stores in `folder`."""
         stored = folder / "collection"
         if not stored.exists():
             tried: Any = SimpleNamespace(

@@ -164,9 +164,9 @@ class LossTests(PluginTests):
     stops_gradients: ClassVar[bool] = False
 
     def batch(self) -> ScoreBatch:
-        """Return float64 scores [4, 12] of four queries for four positives, then eight negatives; some are not valid.
+        """Return float64 scores [4, 12] of four queries for four positives, then eight negatives; some not `valid`.
 
-        A teacher has scored only each query's own documents; a guide has scored all pairs.
+        If needed, there are scores of a teacher for each query's own documents, and of a guide for all pairs.
         """
         import torch
 

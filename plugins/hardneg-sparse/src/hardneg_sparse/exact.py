@@ -42,7 +42,7 @@ class SparseSearcher(index_checks.DecodedRows):
     def search(self, queries: Any, k: int) -> records.Hits:
         """Return the k documents with the largest inner product with each query; ties by ascending row.
 
-        Documents with a score of 0 or less, such as those without a common term, are not hits.
+        Documents with a score of 0 or less, such as those without a common term, are not hits (row -1, score -inf).
 
         Raises UsageError if queries are texts or vectors, have another number of terms or invalid weights, or k is
         below 1. Raises ArtifactError if the folder is damaged.

@@ -188,7 +188,7 @@ class ImpactSearcher:
     terms: NDArray[np.object_]
 
     def search(self, queries: Any, k: int) -> records.Hits:
-        """Return the top k documents of each query among those that share a term with it.
+        """Return each query's top k documents that share a term with it, padded with row -1 and score -inf.
 
         Scores are inner products of the rounded weights. Ties at the end of a list are resolved by id, as in Anserini.
 

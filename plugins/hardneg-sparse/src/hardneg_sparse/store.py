@@ -102,7 +102,7 @@ class SparseWriter(index_files.RowsWriter):
     """A writer of a folder of term weights, text by text."""
 
     def __init__(self, folder: Path, width: int, count: int) -> None:
-        """Start a folder of `count` texts over `width` terms."""
+        """Start a folder of `count` texts over `width` terms. Raises UsageError for impossible numbers."""
         if not 1 <= width < 1 << 31 or count < 0:
             raise errors.UsageError(f"{folder}: weights of {count} texts over {width} terms cannot be written")
         super().__init__(folder, count, SHAPE)

@@ -76,7 +76,7 @@ class WeightEncoderTests(TrainableEncoderTests):
     """Contract tests for a sparse encoder; set `plugin` and other attributes of `TrainableEncoderTests`."""
 
     def check_encoded(self, encoded: Any, form: str, count: int, dimension: int) -> None:
-        """Fail if the encoding is invalid, or its weights are invalid or over another number of terms."""
+        """Fail as in `EncoderTests`, and if weights are invalid or the vocabulary does not have `dimension` terms."""
         super().check_encoded(encoded, form, count, dimension)
         assert encoded.width == dimension, "broken rule: there are `dimension` terms"
         assert not fault(encoded), f"broken rule: weights are valid\n  found: {fault(encoded)}"

@@ -35,14 +35,14 @@ class Needs:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster that this process has joined. started: whether this process started it, on this machine."""
+    """A cluster that this process has joined. started: whether it started here. node: this machine's id in it."""
 
     options: Ray
     started: bool
     node: str
 
     def needs(self, device: str | None) -> Needs:
-        """Return the resources of an actor from the options, or derive them from the machines."""
+        """Return an actor's resources for `device`, from the options or else derived from the machines."""
         cpus, gpus = self._machines("CPU"), self._machines("GPU")
         num_gpus = self.options.num_gpus
         if num_gpus is None:

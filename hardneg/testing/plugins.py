@@ -40,7 +40,7 @@ def rule(holds: bool, text: str, detail: object = "") -> None:
 
 
 def lazily(items: Iterable[_Item], what: str, count: int) -> Iterator[_Item]:
-    """Yield the `count` items that a plugin may read before its first answer; if it asks for more, fail for `what`."""
+    """Yield the `count` items that a plugin may read before its first answer; if it asks for more, fail with `what`."""
     yield from items
     rule(False, f"{what} are read lazily: at most {count} before the first answer")
 
@@ -52,7 +52,10 @@ def check_independent(
     what: str = "queries",
     same: Callable[[Any, Any], bool] = eq,
 ) -> None:
-    """Fail with the rule `text` unless each item has the same answer in reverse order, alone, and when asked again."""
+    """Fail with the rule `text` unless each item has the same answer in reverse order, alone, and when asked again.
+
+    what: the name of the items in the message. same: whether two lists of answers count as equal.
+    """
     together = answers(items)
     for cause, others in (
         (f"the order of {what}", answers(items[::-1])[::-1]),
@@ -137,9 +140,8 @@ def _identity_text(spec: StageSpec) -> str:
 class StageTests:
     """Tests of a stage. Set `stage` to the stage class and `mapping` to a recipe entry that includes `stage`.
 
-    Give referenced stages names that do not occur elsewhere in the mapping, such as `some-run`.
-
-    The work of the stage is not tested here: write a test that calls `make` with a `StageContext`.
+    Give referenced stages names that do not occur elsewhere in the mapping, such as `some-run`. The work of the stage
+    is not tested here: write a test that calls `make` with a `StageContext`.
     """
 
     stage: ClassVar[type[StageSpec]]

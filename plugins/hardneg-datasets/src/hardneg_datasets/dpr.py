@@ -102,7 +102,7 @@ class DprCollection(source_files.PartedCollection):
 
     @classmethod
     def of(cls, passages: Path, questions: Mapping[str, Path], left_out: Sequence[str] = ()) -> "DprCollection":
-        """Return the collection of a file of passages and a file of questions per split; left_out: notes on others."""
+        """Return the collection of a passages file and a questions file per split; left_out: notes on other files."""
         counts: dict[str, Counter[str]] = {}
         queries, judged = (
             {

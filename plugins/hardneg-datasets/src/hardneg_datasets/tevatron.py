@@ -15,9 +15,8 @@ class Tevatron(hub_tables.TableLoader):
     """A table of queries with their passages, and a table of the corpus, streamed with `datasets`.
 
     A row has `query_id`, `query`, `positive_passages` (each with a `docid`), and optionally `answers`; a row of the
-    corpus `docid`, `text` and optionally `title`. The positives are the judgements (relevance 1);
-    `negative_passages` are left out and counted. Code in a repository is never executed; a repository
-    with a loading script is refused.
+    corpus has `docid`, `text` and optionally `title`. Positives are judgements (relevance 1); `negative_passages` are
+    left out and counted. Code in a repository is never executed; a repository with a loading script is refused.
 
     Args:
         source: a hub id, or a local folder of the same layout.

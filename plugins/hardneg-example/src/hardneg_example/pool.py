@@ -77,7 +77,7 @@ class Pool(stages.StageSpec):
 
 
 def pool(lists: Mapping[str, RankedList], depth: int) -> dict[str, list[str]]:
-    """Return, by ascending id, the labels of the lists that have a document among their first `depth`."""
+    """Return, by document id in ascending order, the labels of the lists with it among their first `depth`."""
     runs_of: dict[str, list[str]] = {}
     for label, ranked in lists.items():
         for doc_id in ranked.doc_ids[:depth]:

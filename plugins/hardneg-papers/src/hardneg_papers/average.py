@@ -53,7 +53,7 @@ class Average(hn.stages.StageSpec):
             yield f"weights: no model is called {label!r}; available: {', '.join(self.models)}"
 
     def identity(self) -> dict[str, Any]:
-        """Return the share of each model; order matters, because the first provides tokenizer and prompts."""
+        """Return fixed settings, each model's share, and the order: the first model gives tokenizer and prompts."""
         validation = {"split": "dev", "depth": 20, "queries": None}
         fixed = {"validation": validation, "choose": "all", "metric": "mrr@10", "segments": None}  # as stores have it
         return {**fixed, "weights": self.shares, "order": list(self.shares)}

@@ -17,7 +17,7 @@ _LAST = ("evaluate", "analyze", "report")
 
 
 def deep(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> Tree:
-    """Return `base` with changes merged recursively; a new option, as `epochs`, replaces its rivals, as `max_steps`."""
+    """Return `base` with changes merged recursively; a new option (`epochs`) replaces its rivals (`max_steps`)."""
     out = dict(base)
     for change in changes:
         for other in {other for key in change for other in _INSTEAD_OF.get(key, ())} - change.keys():

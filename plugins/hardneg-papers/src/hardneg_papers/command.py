@@ -193,7 +193,7 @@ def _settings_changed(recipe: str, lock: Mapping[str, Any]) -> list[str]:
 
 
 def tree_differences(run: Any, recipe: Any, path: str = "") -> Iterator[str]:
-    """Yield one line for each value in which a run's tree differs from the recipe's."""
+    """Yield one line, prefixed with `path`, for each value in which a run's tree differs from the recipe's."""
     if isinstance(run, Mapping) and isinstance(recipe, Mapping):
         for name in dict.fromkeys([*recipe, *run]):
             yield from tree_differences(run.get(name), recipe.get(name), f"{path}.{name}" if path else str(name))

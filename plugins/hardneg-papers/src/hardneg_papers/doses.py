@@ -191,8 +191,7 @@ def dose_refresh(preset: DemoOrFull = "demo") -> Tree:
     """Vary how often the negatives are re-mined with the current model.
 
     `hardneg recipe run dose-refresh`. All rows except in-batch and random start with the top ten of the start model;
-    `top 10` is never refreshed. Source: Xiong et al., ANCE, ICLR 2021, section 4. Expected:
-    docs/results/when.md.
+    `top 10` is never refreshed. Source: Xiong et al., ANCE, ICLR 2021, section 4. Expected: docs/results/when.md.
     """
     book = study("Doses of refreshes", preset, ["random", "top 10"], steps=68)
     book.defaults["train-refreshed"] = book.defaults["train"]

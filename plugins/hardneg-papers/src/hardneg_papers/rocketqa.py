@@ -57,7 +57,7 @@ def rocketqa_batches(preset: DemoOrPaper = "demo", batches: list[int] | None = N
 
       hardneg recipe run rocketqa-batches --set batches=[12,24]    two hours on one core; the numbers are ours
 
-    Source: Qu et al., RocketQA, NAACL 2021, section 4.2.2 and Figure 4, which does not list the numbers: 20,000 steps
+    Source: Qu et al., RocketQA, NAACL 2021, section 4.2.2 and Figure 4, which does not list the numbers; 20,000 steps
     without hard negatives, 5,000 with them. Expected from the paper preset (not run by us): MRR@10 grows with the
     number, and falls beyond some point.
     """

@@ -17,7 +17,7 @@ _DISTILBERT = {"name": "distilbert/distilbert-base-uncased", "layer_norm": False
 
 
 def star(book: Book, preset: str, warm: Tree | None = None, **options: Any) -> None:
-    """Add STAR with training `options`; in the preset `paper`, after a warm-up on BM25's negatives, with `warm`."""
+    """Add STAR with training `options`; in the preset `paper`, after a BM25 warm-up with the settings `warm`."""
     whole, more = (_MORE, BY_START) if preset == "small" else (_FEW, {})
     if preset == "paper":
         negatives = book.mined("bm25-negatives", "bm25-index", "bm25")
@@ -37,7 +37,7 @@ def star(book: Book, preset: str, warm: Tree | None = None, **options: Any) -> N
 
 
 def started(title: str, preset: str, paper: Book | None = None, **model: Any) -> Book:
-    """Return a book for STAR: in the preset `paper`, `paper` or RoBERTa on MS MARCO; else docstrings with `model`."""
+    """Return STAR's book: `paper` or RoBERTa on MS MARCO in preset `paper`; else docstrings with options `model`."""
     if preset == "paper":
         return paper or roberta(title)
     if preset == "small":

@@ -131,9 +131,9 @@ def bm25_neg(book: Book, paper: bool) -> None:
 
 
 def teleported(book: Book, first: str = "") -> Iterator[tuple[int, dict[str, str]]]:
-    """Add the searches of ANCE-Tele's three rounds; yield each round's number, and its searches to mine by label.
+    """Add the searches of ANCE-Tele's three rounds; yield each round's number and the searches to mine, by label.
 
-    They return the current model's top for each query (ANN) and for the text of its positive (lookahead); those of
+    They find the current model's top for each query (ANN) and for the text of its positive (lookahead); searches of
     earlier rounds (momentum) contribute the same documents again, except those that other lists now contribute. The
     caller adds the model `tele-N` of round N. first: a search to use as that of round 1 for the queries.
     """

@@ -25,9 +25,8 @@ def averaged_seeds(preset: DemoOrFull = "demo") -> Tree:
     """Averages of the weights of several seeds, and of the initial and the trained model, compared with single seeds.
 
     `hardneg recipe run averaged-seeds`. `mean of seeds` is one model; `halfway` is another: half the start, half the
-    mean. The row `top 10` shows the means over five separate models. Source: Wortsman et al., Model
-    soups, ICML 2022, for the mean; Xiao et al., LM-Cocktail, 2023, for `halfway`. Expected:
-    docs/results/averages.md.
+    mean. The row `top 10` shows the means over five separate models. Source: Wortsman et al., Model soups, ICML 2022,
+    for the mean; Xiao et al., LM-Cocktail, 2023, for `halfway`. Expected: docs/results/averages.md.
     """
     book = small_study("Averages of seeds", preset)
     book.start()
@@ -45,7 +44,7 @@ def equal_steps(preset: DemoOrFull = "demo") -> Tree:
 
     `hardneg recipe run equal-steps`. Each row with an arrow continues from the model before the arrow for half as many
     steps. ADORE trains the query encoder; its control has random lists on the same index, at another temperature,
-    because random lists have wider scores. ANCE starts from BM25's negatives; its control continues with them.
+    as random documents' scores are further apart. ANCE starts from BM25's negatives; its control continues with them.
     `again` continues the same training of both encoders. Source: Zhan et al., SIGIR 2021, Table 2; Xiong et al., ICLR
     2021, Table 1. Neither has these controls. Expected: docs/results/claims.md.
     """
@@ -264,9 +263,9 @@ def written_queries(preset: DemoOrFull = "demo", writers: dict[str, list[str]] |
       hardneg recipe run written-queries --set "writers={heading: [heading]}"              where passages have titles
 
     Rows are named after the writer; `mix, random negatives` shows what hard negatives add, `labels` is the ceiling.
-    Source: Lee et al., ACL 2019, and Izacard et al., TMLR 2022, for the writers.
-    Expected: from none to two thirds of the gain of .1 to .28 MRR@10 that labels bring; BM25 remains better
-    (docs/results/written-queries.md). The best learning rate is .003 to .03, depending on the collection.
+    Source: Lee et al., ACL 2019, and Izacard et al., TMLR 2022, for the writers. Expected: from none to two thirds of
+    the gain of .1 to .28 MRR@10 that labels bring; BM25 remains better (docs/results/written-queries.md). The best
+    learning rate is .003 to .03, depending on the collection.
     """
     book = small_study("Written queries", preset)
     book.start()

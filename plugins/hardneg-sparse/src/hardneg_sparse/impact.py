@@ -123,8 +123,8 @@ class Impact:
     def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
         """Index the weights in folder `source`, in row order; return the number of documents.
 
-        Terms are indexed as words, or as numbers if the folder has no words. Weights below 0.5 / `scale` are lost, and
-        their number is reported.
+        Terms are indexed as words, or as numbers if the folder has no words. Weights below 0.5 / `scale` are lost;
+        a note reports how many.
 
         Raises MissingDependency if Pyserini or Java is not installed.
         Raises UsageError if a weight is negative, or a document's weights are too large for `scale`.

@@ -14,7 +14,7 @@ _QUERIES = 9
 
 
 def drawn_weights(count: int, dimension: int) -> SparseRows:
-    """Sample `count` documents with integer weights over `dimension` terms, some equal and some without terms."""
+    """Sample `count` documents with integer weights over `dimension` terms: some are equal, some have no terms."""
     draws = runtime.generator(3, "vectors").standard_normal((count, dimension)).astype(np.float32)
     draws[count // 2 :: 7] = draws[3]  # ties
     return _weights(draws)

@@ -185,7 +185,7 @@ class AcrossCollections(hn.Analysis):
     )
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """Return the means of each system by collection, their mean, its deviation over seeds, and its tests.
+        """Return each system's means by collection, their mean and its deviation over seeds, and the tests.
 
         Raises:
             UsageError: no system has the metric on every collection, or the baseline does not; or the seeds of a

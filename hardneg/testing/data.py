@@ -21,7 +21,7 @@ _SEED = 7
 
 
 class DatasetTests(PluginTests):
-    """Tests of a dataset loader. Set `plugin`, or override `write` and have `make` return a loader for that folder.
+    """Tests of a dataset loader. Set `plugin`, or override `write` and let `make` return a loader for its folder.
 
     Override `change` to test that the fingerprint changes with the content. `seconds` limits the total time of
     `size_hint` and, if the loader has it, `query_hint`.

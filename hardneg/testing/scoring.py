@@ -70,7 +70,7 @@ class RerankerTests(PluginTests):
         return all(len(a) == len(b) and np.allclose(a, b, rtol=self.tolerance, atol=self.tolerance) for a, b in pairs)
 
     def test_streams(self, tmp_path: Path) -> None:
-        """Memory must not grow with the number of queries."""
+        """Memory must not grow with the number of requests."""
         requests = (("river", ["an old river"]) for _ in range(self.lookahead))
         next(iter(self.make(tmp_path).rerank(lazily(requests, "requests", self.lookahead))))
 

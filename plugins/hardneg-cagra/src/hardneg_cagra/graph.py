@@ -136,7 +136,7 @@ def built_graph(vectors: index_files.FlatVectors, degree: int, intermediate: int
 
 @dataclass(frozen=True)
 class GpuGraph:
-    """A GPU searcher of an index from `as_faiss`. device: torch device. width: candidates kept during a search."""
+    """A GPU searcher for an index from `as_faiss`. device: torch device. width: candidates kept during a search."""
 
     index: Any
     device: str

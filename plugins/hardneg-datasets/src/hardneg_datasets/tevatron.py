@@ -56,7 +56,7 @@ class Tevatron(hub_tables.TableLoader):
 
 @dataclass(frozen=True)
 class TevatronCollection(source_files.PartedCollection):
-    """The corpus, and the rows by split, with counts of their negatives."""
+    """The corpus, and the rows of each split, with the number of negatives left out by split."""
 
     rows: Mapping[str, Any] = field(default_factory=dict)
     negatives: dict[str, int] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class TevatronCollection(source_files.PartedCollection):
         return cls([documents], queries, judged, [], True, rows=rows, negatives=negatives)
 
     def answers(self, split: str) -> Iterator[records.Answers]:
-        """Yield the answers to each query of a split, possibly none. Raises DataError at other values."""
+        """Yield the answers to each query of a split, possibly none. Raises DataError if they are not strings."""
         where = self.queries_in[split].name
         for number, row in hub_tables.numbered_rows(where, self.rows[split]):
             answers = row.get("answers") or ()

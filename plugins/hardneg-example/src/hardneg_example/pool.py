@@ -77,7 +77,7 @@ class Pool(stages.StageSpec):
 
 
 def pool(lists: Mapping[str, RankedList], depth: int) -> dict[str, list[str]]:
-    """Return, by document id in ascending order, the labels of the lists with it among their first `depth`."""
+    """Return, for each document in the first `depth` of any list, the labels of all such lists; ids ascend."""
     runs_of: dict[str, list[str]] = {}
     for label, ranked in lists.items():
         for doc_id in ranked.doc_ids[:depth]:

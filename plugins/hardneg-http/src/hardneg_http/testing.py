@@ -30,7 +30,7 @@ class ServedModel(ABC):
 
     @abstractmethod
     def answer(self, request: dict[str, Any]) -> Any:
-        """Return the answer to a request, as JSON."""
+        """Return the answer to a request, to be sent as JSON or, if it is bytes, unchanged."""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -58,7 +58,7 @@ class Cluster:
         return sum(_fitting(cpus, needs.num_cpus, _fitting(gpus, needs.num_gpus)) for cpus, gpus in by_machine)
 
     def beside_driver(self, actor: type[Any]) -> Any:
-        """Return a factory for actors of a class that run on this machine, reserve no resources, and restart."""
+        """Return a factory for actors of the given class; they run on this machine without resources, and restart."""
         here = NodeAffinitySchedulingStrategy(self.node, soft=False)
         return ray.remote(actor).options(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here)
 

@@ -29,7 +29,7 @@ class Seq2seq:
         top_p: minimum total probability of the most likely tokens from which each token is drawn; 1 keeps all.
         temperature: divisor of the network's scores before the draw.
         precision: `bf16`, `fp32`, or `auto`, which is bf16 on a GPU that supports it.
-        tokens_per_batch: maximum tokens in a batch, its passages' times the queries of each; by default, by device.
+        tokens_per_batch: maximum of a batch's passage tokens times the queries per passage; by default, by device.
     """
 
     version: ClassVar[int] = 1

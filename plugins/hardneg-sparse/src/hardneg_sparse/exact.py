@@ -34,7 +34,7 @@ class Sparse:
 
 @dataclass(frozen=True)
 class SparseSearcher(index_checks.DecodedRows):
-    """A searcher of a folder of term weights, on the CPU; `progress` shows the passages read by each search."""
+    """A searcher for a folder of term weights, on the CPU; `progress` shows how many passages a search has read."""
 
     store: SparseStore
     progress: runtime.Progress | None = None

@@ -223,7 +223,7 @@ class SparseStore:
         return self._sound(SparseRows(offsets - first, terms, weights, self.width), where)
 
     def blocks(self, rows: int, weights: int, start: int = 0) -> Iterator[tuple[int, SparseRows]]:
-        """Yield blocks from `start` on with their first row: up to `rows` rows and `weights` weights, or one row."""
+        """Yield (first row, block) from `start` on: at most `rows` rows and `weights` weights, but at least a row."""
         while start < self.count:
             offsets = self._offsets.read(start, min(start + rows, self.count) + 1)
             held = int(np.searchsorted(offsets - offsets[0], weights, "right")) - 1

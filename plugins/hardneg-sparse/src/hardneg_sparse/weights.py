@@ -134,7 +134,7 @@ class TermWeights(encoders.Representation):
         return whole.index_put_(cells, torch.from_numpy(encoded.weights).to(device))
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
-        """Return inner products [Q, D], without autocast; `columns` selects and repeats documents afterwards."""
+        """Return inner products [Q, D], without autocast; `columns` then selects documents, which may repeat."""
         scores = super().score(queries, documents, None)
         return scores if columns is None else scores[:, columns]
 

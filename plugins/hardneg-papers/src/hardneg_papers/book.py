@@ -33,7 +33,7 @@ class Book:
 
     top: the top-level fields of the tree, such as title, dataset, model, sizes, seeds and outputs. defaults: default
     options of added stages, by verb. searches: by stage-name suffix, the options of a search that each added system
-    gets; two more keys are `row`, its row label, in which `{name}` is the system's, and `table`, its evaluation.
+    gets, with two extra keys: `row`, a row label in which `{name}` is the system's, and `table`, another evaluation.
     """
 
     def __init__(self, title: str, dataset: Any, model: Tree, defaults: Tree | None = None, **top: Any) -> None:

@@ -64,7 +64,7 @@ def mined(book: Book, name: str, depth: int = 10, **options: Any) -> str:
 
 
 def table(book: Book, end: str = "", title: str = "", baselines: list[str] | None = None) -> None:
-    """Add a table without rows and its report; baselines: default random and in-batch; end: a suffix of both names."""
+    """Add an empty table and its report; baselines: by default random and in-batch; end: a suffix of both names."""
     book.tables({}, baselines or ["random", "in-batch"], METRICS, end, title)
     book.change(f"scores{end}", equivalence_margin=0.015)
 

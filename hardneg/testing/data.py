@@ -21,7 +21,7 @@ _SEED = 7
 
 
 class DatasetTests(PluginTests):
-    """Tests of a dataset loader. Set `plugin`, or override `write` and have `make` return a loader for that folder.
+    """Tests of a dataset loader. Set `plugin`, or override `write` and let `make` return a loader for its folder.
 
     Override `change` to test that the fingerprint changes with the content. `seconds` limits the total time of
     `size_hint` and, if the loader has it, `query_hint`.
@@ -312,7 +312,7 @@ class FilterTests(PluginTests):
         return Candidates(f"q{number}", [f"d{number}"], hits, doc_ids)
 
     def texts(self, folder: Path) -> MiningTexts:
-        """Return the texts that a filter may read, from a collection stored in `folder` by the first call."""
+        """Return the texts that a filter may read, from a collection that the first call stores in `folder`."""
         stored = folder / "collection"
         if not stored.exists():
             tried: Any = SimpleNamespace(

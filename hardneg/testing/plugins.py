@@ -40,7 +40,7 @@ def rule(holds: bool, text: str, detail: object = "") -> None:
 
 
 def lazily(items: Iterable[_Item], what: str, count: int) -> Iterator[_Item]:
-    """Yield the items that a plugin may read before its first answer; fail the test if it asks for more."""
+    """Yield the `count` items that a plugin may read before its first answer; if it asks for more, fail with `what`."""
     yield from items
     rule(False, f"{what} are read lazily: at most {count} before the first answer")
 
@@ -52,7 +52,10 @@ def check_independent(
     what: str = "queries",
     same: Callable[[Any, Any], bool] = eq,
 ) -> None:
-    """Fail unless an item gets the same answer in another order, alone, and on a second request."""
+    """Fail with the rule `text` unless each item has the same answer in reverse order, alone, and when asked again.
+
+    what: the name of the items in the message. same: whether two lists of answers count as equal.
+    """
     together = answers(items)
     for cause, others in (
         (f"the order of {what}", answers(items[::-1])[::-1]),
@@ -64,7 +67,7 @@ def check_independent(
 
 
 def check_unchanged(candidates: Sequence[Candidates], use: Callable[[], object], text: str) -> None:
-    """Fail if `use` changes the scores in the ranked lists of the candidates."""
+    """Fail with the rule `text` if calling `use` changes scores in the ranked lists of the candidates."""
     before = [item.scores.copy() for query in candidates for item in query.hits.values()]
     use()
     after = [item.scores for query in candidates for item in query.hits.values()]
@@ -72,7 +75,7 @@ def check_unchanged(candidates: Sequence[Candidates], use: Callable[[], object],
 
 
 def check_light(module: str, text: str) -> None:
-    """Fail if importing `module`, as planning a recipe does, loads a package of `HEAVY`."""
+    """Fail with the rule `text` if importing `module`, as planning a recipe does, loads a package of `HEAVY`."""
     program = f"import sys, {module}\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     rule(not done.stdout.strip(), text, done.stdout.strip())
@@ -137,9 +140,8 @@ def _identity_text(spec: StageSpec) -> str:
 class StageTests:
     """Tests of a stage. Set `stage` to the stage class and `mapping` to a recipe entry that includes `stage`.
 
-    Give referenced stages names that do not occur elsewhere in the mapping, such as `some-run`.
-
-    The work of the stage is not tested here: write a test that calls `make` with a `StageContext`.
+    Give referenced stages names that do not occur elsewhere in the mapping, such as `some-run`. The work of the stage
+    is not tested here: write a test that calls `make` with a `StageContext`.
     """
 
     stage: ClassVar[type[StageSpec]]

@@ -70,7 +70,7 @@ class RerankerTests(PluginTests):
         return all(len(a) == len(b) and np.allclose(a, b, rtol=self.tolerance, atol=self.tolerance) for a, b in pairs)
 
     def test_streams(self, tmp_path: Path) -> None:
-        """Memory must not grow with the number of queries."""
+        """Memory must not grow with the number of requests."""
         requests = (("river", ["an old river"]) for _ in range(self.lookahead))
         next(iter(self.make(tmp_path).rerank(lazily(requests, "requests", self.lookahead))))
 
@@ -164,9 +164,9 @@ class LossTests(PluginTests):
     stops_gradients: ClassVar[bool] = False
 
     def batch(self) -> ScoreBatch:
-        """Return float64 scores [4, 12] of four queries for four positives, then eight negatives; some are not valid.
+        """Return float64 scores [4, 12] of four queries for four positives, then eight negatives; some not `valid`.
 
-        A teacher has scored only each query's own documents; a guide has scored all pairs.
+        If needed, there are scores of a teacher for each query's own documents, and of a guide for all pairs.
         """
         import torch
 

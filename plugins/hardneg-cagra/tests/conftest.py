@@ -12,7 +12,7 @@ from cuvs_by_hand import Cuvs
 
 @pytest.fixture
 def cuvs(monkeypatch: pytest.MonkeyPatch) -> Cuvs:
-    """A cuVS whose GPU is this CPU."""
+    """A stand-in for cuVS that computes on the CPU."""
     import torch
     from hardneg_cagra import graph
 

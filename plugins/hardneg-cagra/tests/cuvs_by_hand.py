@@ -1,4 +1,4 @@
-"""What the package asks of cuVS, on a CPU and by comparing everything with everything."""
+"""A stand-in for the parts of cuVS that the package uses, which compares all vectors on a CPU."""
 
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 
 
 class Array:
-    """As cuVS gives arrays of a GPU."""
+    """A stand-in for the GPU arrays that cuVS returns."""
 
     def __init__(self, values: np.ndarray) -> None:
         self._values = values
@@ -18,7 +18,7 @@ class Array:
 
 
 class Cuvs(ModuleType):
-    """`cuvs.neighbors.cagra`; `asked` keeps the options of each call."""
+    """A stand-in for `cuvs.neighbors.cagra`; `asked` has the options of each call."""
 
     def __init__(self) -> None:
         super().__init__("cuvs.neighbors.cagra")
@@ -33,7 +33,7 @@ class Cuvs(ModuleType):
         return options
 
     def build(self, params: dict[str, Any], vectors: torch.Tensor) -> SimpleNamespace:
-        """Half of the links go to the nearest rows, the others to any."""
+        """Return a graph in which half of the links lead to the nearest rows, the others to any rows."""
         scores, degree = vectors @ vectors.T, params["graph_degree"]
         near = scores.fill_diagonal_(-torch.inf).topk(degree).indices.numpy()
         near[:, degree // 2 :] = np.random.default_rng(0).integers(0, len(near), (len(near), degree - degree // 2))
@@ -44,7 +44,7 @@ class Cuvs(ModuleType):
         return vectors
 
     def search(self, params: dict[str, Any], index: torch.Tensor, queries: torch.Tensor, k: int) -> tuple[Array, Array]:
-        """Distances that are of no use to anyone, and rows; what is missing has the largest number."""
+        """Return meaningless distances, and rows; a missing row has the largest number."""
         assert k <= params["itopk_size"] <= 512
         rows = np.full((len(queries), k), 2**32 - 1, np.uint32)
         best = (queries @ index.T).topk(min(k, len(index))).indices.numpy()

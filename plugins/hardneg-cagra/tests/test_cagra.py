@@ -1,4 +1,4 @@
-"""The backend `cagra`: its graph on a CPU, what it asks of cuVS, and the contract of indexes."""
+"""Tests of the backend `cagra`: its graph on a CPU, its calls of cuVS, and the contract of indexes."""
 
 import sys
 from dataclasses import dataclass, replace

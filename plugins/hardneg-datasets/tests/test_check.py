@@ -1,4 +1,4 @@
-"""Every mistake of a collection, each with its place."""
+"""Tests that every kind of mistake in a collection is reported with its location."""
 
 import gzip
 import json
@@ -76,7 +76,7 @@ def test_nothing_that_can_be_read(tmp_path: Path) -> None:
 
 
 class Streamed:
-    """A collection of a plugin that knows nothing of parts."""
+    """A plugin's collection that is not divided into parts."""
 
     def documents(self) -> Iterator[Document]:
         yield from [Document("a b", "one"), Document("c", "two"), Document("c", "three")]

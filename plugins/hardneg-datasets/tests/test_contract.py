@@ -1,4 +1,4 @@
-"""Every dataset of this package against the kit that authors of plugins use."""
+"""Contract tests of all dataset loaders in this package."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Questions, answers and passages in DPR's files."""
+"""Tests of questions, answers and passages in DPR's files."""
 
 import gzip
 import json

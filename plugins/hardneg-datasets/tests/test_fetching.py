@@ -1,4 +1,4 @@
-"""Published files from a server of this machine, by pooch: whole, gone on from where they stopped, or not taken."""
+"""Tests of downloads with pooch from a local server: complete, resumed, or discarded."""
 
 import gzip
 import hashlib
@@ -23,7 +23,7 @@ from hardneg.runtime import Silent
 
 
 class Server:
-    """Files by path; `cut` is after how many bytes an answer stops, `ranges` whether parts are given."""
+    """A server of files by path. cut: number of bytes after which a response stops. ranges: whether it can resume."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -84,7 +84,7 @@ def test_a_file_is_brought_once(server, tmp_path):
 
 @pytest.mark.parametrize("ranges", [True, False])
 def test_it_goes_on_where_it_stopped(server, tmp_path, monkeypatch, ranges):
-    """Of a server that gives no parts it is brought anew, as the digest of what was put together is wrong."""
+    """Without range requests, the file is downloaded again, because the digest of the joined parts is wrong."""
     file = told(server, "a.tsv", bytes(range(256)) * 1024)
     server.cut = 200_000
     monkeypatch.setattr("hardneg_datasets.fetching._RETRIES", 0)

@@ -1,4 +1,4 @@
-"""Any bytes in any file of any folder loader: an error of ours in one line, and a check that reads to the end."""
+"""Random bytes in a file of any folder loader cause a one-line hardneg error, and `check` still reads to the end."""
 
 import gzip
 from typing import Any

@@ -1,4 +1,4 @@
-"""Datasets of the ir_datasets catalogue: registered here, or objects of the same shape."""
+"""Tests of the loader for ir_datasets, on datasets registered here or objects with the same interface."""
 
 import sys
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ class Qrel(NamedTuple):
 
 
 class Fake:
-    """What `ir_datasets.load` gives, of lists."""
+    """A stand-in for the result of `ir_datasets.load`, made of lists."""
 
     def __init__(self, docs: list[Any], queries: list[Item], qrels: list[Qrel]) -> None:
         for kind, rows in (("docs", docs), ("queries", queries), ("qrels", qrels)):
@@ -130,7 +130,7 @@ def test_a_registered_dataset(tmp_path: Path) -> None:
 
 @pytest.fixture
 def no_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The real catalogue, whose files may not be asked for; the folder that it would put them in."""
+    """The real catalogue with downloads forbidden; returns the folder for its files."""
     ir_datasets = pytest.importorskip("ir_datasets")
 
     def refuse(*_: Any, **__: Any) -> None:

@@ -1,4 +1,4 @@
-"""MS MARCO's tab-separated files: its passages and its documents."""
+"""Tests of MS MARCO's tab-separated passages and documents."""
 
 import gzip
 import re

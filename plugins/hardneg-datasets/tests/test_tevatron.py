@@ -1,4 +1,4 @@
-"""Tevatron's tables, on local folders of the hub's layout."""
+"""Tests of Tevatron's tables in local folders with the layout of the hub."""
 
 import json
 from pathlib import Path

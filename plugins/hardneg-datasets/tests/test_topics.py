@@ -1,4 +1,4 @@
-"""Topic files in three forms."""
+"""Tests of topic files in three formats."""
 
 import gzip
 import json

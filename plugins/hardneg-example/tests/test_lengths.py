@@ -35,7 +35,7 @@ class TestLengths(AnalysisTests):
 
 
 def test_what_it_measures(tmp_path: Path) -> None:
-    """The list of q1 has documents of three words and of two, its title's among them, and one that is not known."""
+    """The list of q1 has a document of three words, one of two words including the title, and an unknown one."""
     asked = Lengths(runs={"a": "a.trec"})
     found = asked.measure(files(asked, tmp_path))
     assert found["runs"]["a"] == {"words": (3 + 2 + 3) / 3, "documents": 3, "unknown": 1}

@@ -1,4 +1,4 @@
-"""A small server of /v1/embeddings, whose faults are asked for."""
+"""A small server of /v1/embeddings that fails on demand."""
 
 import hashlib
 from collections.abc import Callable
@@ -12,13 +12,13 @@ DIMENSION = 8
 
 
 def vector(text: str, salt: str = "") -> np.ndarray:
-    """float32 [8], by the text."""
+    """Return a vector, float32 [8], that depends on the text and `salt`."""
     seed = int.from_bytes(hashlib.sha256((salt + text).encode()).digest()[:4], "little")
     return np.random.default_rng(seed).standard_normal(DIMENSION).astype(np.float32)
 
 
 class Served(testing.ServedModel):
-    """change: gets the rows of an answer."""
+    """A served embedding model. change: a function that may change the rows of an answer."""
 
     path = "/v1/embeddings"
 
@@ -38,5 +38,5 @@ class Served(testing.ServedModel):
 
 
 def serving() -> AbstractContextManager[Served]:
-    """A server in threads of this process, until the block ends."""
+    """Serve the model in threads of this process until the block ends."""
     return testing.serving(Served())

@@ -1,4 +1,4 @@
-"""The client: texts in the server's form, vectors in the texts' order, and what is said of wrong answers."""
+"""Tests of the client: the form of requests, the order of vectors, and errors for invalid responses."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The kind and its encoder: the same vectors as the server's, each asked for once, few requests at a time."""
+"""Tests of the family and its encoder: the server's vectors, each requested once, with few concurrent requests."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A served model in a recipe: encoded, searched, mined and measured; refused where it would be trained."""
+"""Tests of a served model in a recipe: it encodes, searches, mines and is evaluated, but cannot be trained."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def served() -> Iterator[Served]:
 
 
 def tree_of(folder: Path, served: Served) -> dict[str, Any]:
-    """Ten documents, each relevant to the query of its number."""
+    """Return a recipe tree with ten documents, each relevant to the query with the same number."""
     (folder / "data" / "qrels").mkdir(parents=True)
     for name, text in (("corpus", "the text of"), ("queries", "which is")):
         prefix = name[0].replace("c", "d")

@@ -1,4 +1,4 @@
-"""Requests to a server: what is tried again, what is not, and what is said then, without the key."""
+"""Tests of requests to a server: which are retried, and error messages, which never contain the key."""
 
 import logging
 import time

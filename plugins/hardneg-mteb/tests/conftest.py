@@ -1,4 +1,4 @@
-"""No test of mteb's tasks may reach the network. The tests run in hardneg's sources, with its helpers."""
+"""Fixtures: no test may reach the network. The tests use helpers of hardneg's own tests, so they need its sources."""
 
 import socket
 import sys
@@ -13,7 +13,7 @@ from package_fixtures import own_store, started_java, test_data, tiny_model  # n
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection to another machine, or to a port of this one, fails the test."""
+    """Fail the test at a connection to another machine or to a port of this one."""
     connect = socket.socket.connect
 
     def refused(self: socket.socket, address: Any) -> None:

@@ -1,4 +1,4 @@
-"""Retrieval tasks of mteb that are made in a test, and what mteb itself says of them."""
+"""Small retrieval tasks for mteb, and mteb's own results on them."""
 
 import json
 import random
@@ -17,19 +17,19 @@ _WORDS = ["ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen", "ibis", "jay",
 
 
 class MadeTask(AbsTaskRetrieval):
-    """A task whose data a test gives, by subset."""
+    """A task with data from a test, by subset."""
 
     metadata: TaskMetadata
     made: Mapping[str, Mapping[str, Any]]
 
     def load_data(self, **_: Any) -> None:
-        """The data is there."""
+        """Do nothing, because the data is already in memory."""
         self.dataset = {subset: {"test": dict(data)} for subset, data in self.made.items()}
         self.data_loaded = True
 
 
 def made_task(corpus: Rows, queries: Rows, qrels: Mapping[str, Mapping[str, int]], **told: Any) -> MadeTask:
-    """A task of one split `test`; told: fields of mteb's metadata, `top_ranked`, and names of `subsets`, all alike."""
+    """Return a task with the split `test`; told: mteb's metadata, `top_ranked`, and names of equal `subsets`."""
     top_ranked, subsets = told.pop("top_ranked", None), told.pop("subsets", ())
     fields = {"name": "MadeTask", "description": "made in a test", "dataset": {"path": "made/task", "revision": "1"}}
     fields |= {"type": "Retrieval", "category": "t2t", "eval_splits": ["test"], "main_score": "ndcg_at_10"}
@@ -45,7 +45,7 @@ def made_task(corpus: Rows, queries: Rows, qrels: Mapping[str, Mapping[str, int]
 
 
 def animals(**told: Any) -> MadeTask:
-    """60 documents of drawn words, half of them with a title, and 12 queries with one or two relevant documents."""
+    """Return 60 documents of random words, half of them titled, and 12 queries with one or two relevant documents."""
     draw = random.Random(5)
     texts = [" ".join(draw.choices(_WORDS, k=draw.randint(3, 40))) for _ in range(60)]
     corpus = [{"id": f"d{n}", "title": "" if n % 2 else draw.choice(_WORDS), "text": t} for n, t in enumerate(texts)]
@@ -55,7 +55,7 @@ def animals(**told: Any) -> MadeTask:
 
 
 def evaluated(model: Any, task: Any, folder: Path) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """All that mteb measures of a model on a task of one split, and the scores of documents by query."""
+    """Return mteb's metrics of a model on a task with one split, and the scores of documents by query."""
     found = mteb.evaluate(model, task, cache=None, prediction_folder=folder, show_progress_bar=False)
     measured = found.task_results[0].scores["test"][0]
     noted = json.loads((folder / task.prediction_file_name).read_text(encoding="utf-8"))

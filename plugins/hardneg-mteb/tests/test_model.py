@@ -1,4 +1,4 @@
-"""The model for mteb on made tasks, over a dense model and over BM25."""
+"""Tests of the model for mteb on small tasks, with a dense model and with BM25."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,14 +33,14 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def indexed(kind: str, folders: dict[str, Path], store: Path, task: Any, **given: Any) -> TaskSearcher:
-    """A model that has the corpus of a task indexed."""
+    """Return a model that has indexed the corpus of a task."""
     ours = mteb_model(folders[kind], store=store, device="cpu", **given)
     ours.index(task.dataset["default"]["test"]["corpus"], task_metadata=task.metadata)
     return ours
 
 
 def ran(searcher: TaskSearcher) -> tuple[str, ...]:
-    """The steps that were made, and not taken from the store."""
+    """Return the steps that were run instead of being taken from the store."""
     ran: tuple[str, ...] = searcher._outcome.ran
     return ran
 

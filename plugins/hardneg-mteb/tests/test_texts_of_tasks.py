@@ -1,4 +1,4 @@
-"""What a model reads of a task: titles, instructions, conversations, prompts; and tasks that list what to rank."""
+"""Tests of the texts that a model gets from a task, with titles, instructions and prompts, and of reranking tasks."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def both(folder: Path, task: Any, tmp_path: Path, **given: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The lists of hardneg's search and of mteb's own, of one model."""
+    """Return the ranked lists of one model from hardneg's search and from mteb's own."""
     ours = mteb_model(folder, store=tmp_path / "store", device="cpu", **given)
     theirs = SentenceTransformer(str(folder), device="cpu")
     return evaluated(ours, task, tmp_path / "ours")[1], evaluated(theirs, task, tmp_path / "theirs")[1]
@@ -76,7 +76,7 @@ def test_ids_may_be_any_texts(static: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def prompted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model with prompts for queries, for tasks of retrieval, and for one of them."""
+    """A model with prompts for queries, for retrieval tasks, and for one retrieval task."""
     folder = tiny_encoder(tmp_path_factory.mktemp("prompted") / "model")
     prompts = {"query": "ask: ", "document": "", "Retrieval-query": "find: ", "SciFact-query": "fact: "}
     path = folder / "config_sentence_transformers.json"

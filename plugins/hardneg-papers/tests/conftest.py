@@ -1,4 +1,4 @@
-"""The tests run in hardneg's sources: the small collections and the tiny encoder are those of hardneg's own tests."""
+"""Fixtures from hardneg's own tests (small collections, a tiny encoder), so these tests need its sources."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Stage `average`: means of weights by hand, and models that have none."""
+"""Tests of the stage `average`: means of weights computed by hand, and models that cannot be averaged."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every table and figure of the five papers has a row in docs/methods: its command, or why there is none."""
+"""Every table and figure of the five papers has a row in docs/methods with a command, or a reason why there is none."""
 
 import re
 import shlex
@@ -29,7 +29,7 @@ ITEMS = {
 
 
 def rows(page: str) -> list[tuple[str, str, str]]:
-    """Items, queries and the last cell of each row."""
+    """Return the item, the queries and the last cell of each row of a page."""
     text = (METHODS / f"{page}.md").read_text(encoding="utf-8").partition(HEAD)[2]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
     return [(row[0], row[-2], row[-1]) for row in cells[2:]]

@@ -1,4 +1,4 @@
-"""What the `paper` presets measure and train, against the papers: levels, splits, batches, teachers, what is kept."""
+"""The `paper` presets compared with the papers: significance levels, splits, batches, teachers, kept weights."""
 
 import shlex
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ def paper(name: str) -> Recipe:
 
 
 def test_published_runs_are_measured_as_in_their_papers(test_data):
-    """BM25 for STAR and ADORE; the run of ANCE's released model, with .662 where the paper's table has .661."""
+    """BM25 for STAR and ADORE; the run of ANCE's released model, which has .662 where the paper's table has .661."""
     scores: Any = paper("star-adore-trec-dl").stages["dl-scores"]
     coverage: Any = paper("ance-coverage").stages["coverage"]
     (asked,) = (each for each in coverage.analysis if isinstance(each, Unjudged))
@@ -49,7 +49,7 @@ def test_ance_reranks_bm25s_first_hundred_and_its_coverage_looks_a_thousand_deep
 
 
 def test_single_settings_of_presets():
-    """In-Batch Neg of its own recipe, SPLADE's warm-ups, ColBERT's prompts, the query of Figure 6, TAS-B's logits."""
+    """In-Batch Neg in its own recipe, SPLADE's warm-ups, ColBERT's prompts, the query of Figure 6, TAS-B's logits."""
     names = ("star-inbatch-passage", "inbatch-neg-passage")
     assert len({make_plan(paper(name), []).keys["inbatch-neg"] for name in names}) == 1
     splade: Mapping[str, Any] = paper("star-splade").stages
@@ -65,7 +65,7 @@ def test_single_settings_of_presets():
 
 
 def test_in_batch_negatives_on_questions_are_those_of_one_gpu_of_two():
-    """512 queries on each of two GPUs: the in-batch row has as many queries a step, and half of the documents."""
+    """The paper has 512 queries on each of two GPUs; the in-batch row has as many per step, but half the documents."""
     stages: Mapping[str, Any] = paper("rocketqa-nq-table7").stages
     in_batch, cross_batch = stages["in-batch"].options, stages["rocketqa-1"].options
     assert (in_batch.batch_size, in_batch.accumulate) == (512, 2)
@@ -74,7 +74,7 @@ def test_in_batch_negatives_on_questions_are_those_of_one_gpu_of_two():
 
 
 def test_ances_overlap_is_of_one_training_that_waits_for_its_negatives():
-    """So that a training to step 40,000 goes through the models of those to 10,000, 20,000 and 30,000."""
+    """Training to step 40,000 must pass through the same models as training to 10,000, 20,000 and 30,000."""
     stages: Mapping[str, Any] = paper("ance-overlap").stages
     steps = {"early": 10_000, "middle": 20_000, "late": 30_000, "end": 40_000}
     for step, last in steps.items():
@@ -139,7 +139,7 @@ def test_table_2_on_documents_has_both_columns(name, rows):
 
 
 def test_table_5_has_ndcg_on_trec_dl():
-    """What ADORE trained on each index finds without compression; the paper has .661 for none and .656 for PQ 96."""
+    """ADORE trained on each index is searched without compression; the paper has .661 for flat and .656 for PQ 96."""
     stages: Mapping[str, Any] = paper("adore-pq").stages
     cells, (matrix,) = stages["dl-cells"], stages["table5-test"].analysis
     assert (cells.split, cells.metrics, matrix.evaluation) == ("test", ("ndcg@10",), "dl-cells")
@@ -153,7 +153,7 @@ def test_table_5_has_ndcg_on_trec_dl():
 
 
 def test_table_2_is_tested_at_the_papers_levels():
-    """Its caption: "p-value threshold of 0.01 on dev dataset and 0.05 on TREC test dataset"."""
+    """The caption of Table 2: "p-value threshold of 0.01 on dev dataset and 0.05 on TREC test dataset"."""
     documents = ("star-adore-trec-dl", "star-document", "adore-star-document", "adore-baselines-document")
     tables = {name: ("scores", "dl-scores") for name in documents}
     tables |= {f"adore-ance-{kind}": ("dev-scores", "scores") for kind in ("passage", "document")}
@@ -166,7 +166,7 @@ ROCKETQA = ["rocketqa-table3", "rocketqa-nq"]
 
 
 def _settings_in_head(name: str, word: str) -> list[str]:
-    """What the command in a recipe's head that has this word sets."""
+    """Return the settings in the command with `word` in the docstring of the recipe `name`."""
     commands = "\n".join(head_comment(find_recipe(name))).replace("\\\n", " ").splitlines()
     (words,) = (shlex.split(line) for line in commands if word in line and line.split()[:1] == ["hardneg"])
     return [value for flag, value in pairwise(words) if flag == "--set"]

@@ -1,4 +1,4 @@
-"""The paper presets, cut to a few steps, from a server that answers as the hub does to their reports."""
+"""The paper presets, cut to a few steps, run from downloads to reports with a server that answers like the hub."""
 
 import gzip
 import json
@@ -67,7 +67,7 @@ FEW |= {"epochs": None, "stop_at": None, "keep_every": None, "gradient_checkpoin
 
 
 def cut(name: str, place: Path) -> Path:
-    """A recipe's preset `paper` as a recipe of its own, with its data, models and stages, but few steps."""
+    """Write the preset `paper` of the recipe `name` to `place`, with its data, models and stages, but few steps."""
     tree = expand(find_recipe(name), "paper", []).tree
     if tree["dataset"]["name"] == "pydocs":  # of a demo alone
         tree["dataset"] = {"name": "beir", "source": str(place / "beir")}
@@ -99,12 +99,12 @@ def cut(name: str, place: Path) -> Path:
 
 
 def small_folder(place: Path, packaged: str) -> Path:
-    """Where `hub` puts a model of the same kind as a packaged one."""
+    """Return the folder in which `hub` puts a model of the same kind as the packaged one."""
     return place / packaged.replace(":", "-")
 
 
 def catalogued_documents(place: Path, beir: Path) -> None:
-    """The files that ir_datasets keeps of `msmarco-document` when it has fetched them."""
+    """Write the files of `msmarco-document` as ir_datasets stores them after a download."""
     corpus, queries, qrels = beir_folder(beir)
     page = "<DOC>\n<DOCNO>{}</DOCNO>\n<TEXT>\nhttp://a\na title\n{}\n</TEXT>\n</DOC>\n"
     files = {"collection.tsv.gz": "".join(page.format(row["_id"], row["text"]) for row in corpus)}
@@ -144,7 +144,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hub, Path]]:
 
 
 class Commands:
-    """One process that runs commands one after the other: torch and the Java machine are started once."""
+    """A process that runs commands one after another, so that torch and Java are started only once."""
 
     def __init__(self, hub: Hub, place: Path) -> None:
         environment = hub.environment(place / "cache") | {"IR_DATASETS_HOME": str(place / "ir")}
@@ -153,7 +153,7 @@ class Commands:
         self.told = place / "told.txt"
 
     def run(self, *words: str) -> tuple[int, str]:
-        """The exit code, and what was told on both streams."""
+        """Run a command; return its exit code, and the text of stdout and stderr."""
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.write(json.dumps([str(self.told), list(words)]) + "\n")
         self.process.stdin.flush()

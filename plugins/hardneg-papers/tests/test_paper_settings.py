@@ -1,7 +1,7 @@
-"""Every preset `paper` has what its paper and its program give, or docs/methods tells what it has in its place.
+"""Every preset `paper` has the settings of its paper and program, or docs/methods names the difference.
 
-The pages tell it in tables that begin `| setting | published | here | why |`. A row names the group and the setting of
-paper_settings.yaml, the published value or values, and ours. Other differences stand in other tables.
+The pages list differences in tables with the head `| setting | published | here | why |`. A row names the group and the
+setting in paper_settings.yaml, the published values, and ours. Other differences are in other tables.
 """
 
 import math
@@ -29,9 +29,9 @@ UNTOLD = "not given"
 
 @dataclass(frozen=True)
 class Setting:
-    """One number or name of a group: where it stands in a stage, and what was published with its places.
+    """One setting of a group. at: its place in a stage. published: its values in the paper and the program.
 
-    published is empty where neither the paper nor the program says it. by_stage: it has a value of each stage.
+    published is empty if neither gives a value. places: where these values are. by_stage: values are by stage.
     """
 
     group: str
@@ -45,18 +45,18 @@ class Setting:
 
     @property
     def title(self) -> str:
-        """How a row of the page names it."""
+        """The name of the setting in a row of a docs page."""
         return f"{self.group}: {self.name}"
 
     def wanted(self, stage: str) -> list[Any]:
-        """What was published for a stage: by the paper, by the program; what was settled here where neither says it."""
+        """Return the values for a stage from the paper and its program, or else the one chosen here."""
         values = list(self.published.values()) or [self.ours]
         return [value[stage] for value in values] if self.by_stage else values
 
 
 @dataclass(frozen=True)
 class Group:
-    """Settings of the same stages of some recipes."""
+    """Settings that apply to the same stages of the same recipes."""
 
     name: str
     patterns: Sequence[str]
@@ -64,20 +64,20 @@ class Group:
     settings: Sequence[Setting]
 
     def has(self, recipe: Recipe, stage: str) -> bool:
-        """Whether it is about this stage, or this part of the whole recipe."""
+        """Return whether the group applies to the given stage, or part of the recipe."""
         verb, path = getattr(recipe.stages.get(stage), "stage", None), f"{recipe.name}/{stage}"
         left_out = any(fnmatchcase(path, pattern[1:]) for pattern in self.patterns if pattern[0] == "!")
         named = not left_out and any(fnmatchcase(path, pattern) for pattern in self.patterns)
         return named and self.verb in (None, verb)
 
     def is_asked(self, recipes: Mapping[str, Recipe]) -> bool:
-        """Whether any of its recipes is there: some need a package that may not be installed."""
+        """Return whether any recipe of the group is installed; some need an optional package."""
         names = [pattern.split("/")[0] for pattern in self.patterns if pattern[0] != "!"]
         return any(fnmatchcase(recipe, name) for recipe in recipes for name in names)
 
 
 def read_groups() -> tuple[Mapping[str, str], list[Group]]:
-    """The sources by their word, and all groups."""
+    """Return the sources by keyword, and all groups."""
     read = yaml.safe_load(Path(__file__).with_name("paper_settings.yaml").read_text(encoding="utf-8"))
     groups = [Group(raw["group"], raw["stages"], raw.get("verb"), list(_settings(raw))) for raw in read["groups"]]
     return read["sources"], groups
@@ -93,7 +93,7 @@ def _settings(raw: Mapping[str, Any]) -> Iterator[Setting]:
 
 
 def value_here(recipe: Recipe, stage: str, at: str | list[str]) -> Any:
-    """What a recipe comes to in one place, defaults included."""
+    """Return the value at a place in a stage of a recipe, including defaults."""
     if isinstance(at, list):
         return [value_here(recipe, stage, each) for each in at]
     if at in COMPUTED:
@@ -138,7 +138,7 @@ COMPUTED = {"queries": _queries, "pairs": _pairs, "warm-up": _warm_up, "candidat
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are one; numbers to rounding."""
+    """Return whether two values are equal, numbers up to rounding."""
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(map(same, one, other))
     numbers = [value for value in (one, other) if isinstance(value, int | float) and not isinstance(value, bool)]
@@ -146,7 +146,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def written(value: Any) -> str:
-    """A value as a page has it: 60,000, 2e-6, 0.01, none, yes."""
+    """Format a value as on a docs page: 60,000, 2e-6, 0.01, none, yes."""
     if isinstance(value, list | tuple):
         return ", ".join(map(written, value))
     if value is None or isinstance(value, bool):
@@ -159,12 +159,12 @@ def written(value: Any) -> str:
 
 
 def stands_in(value: Any, cell: str) -> bool:
-    """Whether a cell of a page names a value as a whole word."""
+    """Return whether a cell contains a value as a whole word."""
     return re.search(rf"(?<![\w.,-]){re.escape(written(value))}(?![\w-]|[.,]\d)", cell.replace("`", "")) is not None
 
 
 def told(page: str) -> dict[str, tuple[str, str]]:
-    """What a page tells of settings that differ: by their titles, the cells `published` and `here`."""
+    """Return, by title, the cells `published` and `here` of the settings that a page lists as different."""
     lines = iter((METHODS / f"{page}.md").read_text(encoding="utf-8").splitlines())
     rows = dict[str, tuple[str, str]]()
     for line in lines:
@@ -203,7 +203,7 @@ def recipes() -> Mapping[str, Recipe]:
 
 
 def found_in(group: Group, setting: Setting, recipes: Mapping[str, Recipe]) -> Iterator[tuple[str, str, Any]]:
-    """Of each stage that a setting is about: its path, its name, and the value there."""
+    """Yield the path, name and value of each stage to which a setting applies."""
     for name, recipe in recipes.items():
         parts = [*recipe.stages, *(part for part in OF_RECIPES if part in recipe.tree)]
         for stage in filter(lambda part: group.has(recipe, part), parts):

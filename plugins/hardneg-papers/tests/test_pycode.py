@@ -1,4 +1,4 @@
-"""The embedded dataset of code, on packages written for the test."""
+"""Tests of the dataset `pycode` on packages written for the test."""
 
 import ast
 from collections import defaultdict
@@ -114,7 +114,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]
 
 
 def parsed(source: str) -> dict[str, str]:
-    """The code of each documented definition of a source, by its name."""
+    """Return the code of each documented definition in the text `source`, by name."""
     file = SourceFile(source.encode())
     nodes = [node for node in ast.walk(ast.parse(source.encode())) if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     return {node.name: code_of(node, file) for node in nodes if ast.get_docstring(node)}
@@ -158,7 +158,7 @@ def test_passages_queries_and_groups(packages: tuple[str, str]) -> None:
 
 
 def test_what_is_left_out_is_counted(packages: tuple[str, str]) -> None:
-    """Each reason twice where the second package has the same; its copies of code that is kept are left out as such."""
+    """Reasons that both packages have count twice; the second package's copies of kept code are left out as copies."""
     assert PyCode(packages).load().left_out == {
         "test files": 2,
         "files that do not parse": 1,

@@ -1,4 +1,4 @@
-"""`recipe verify`: a run folder beside the bands of its recipe, by hand-computed numbers."""
+"""Tests of `recipe verify`: a run folder compared with the bands of its recipe, with numbers computed by hand."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from hardneg.records import LOCK, METRICS, DataError, UsageError
 
 
 def test_the_half_width_is_that_of_a_prediction_interval() -> None:
-    """t(.975; 4) = 2.776445: for one new training .01 * 2.776445 * sqrt(1 / 5 + 1), for five sqrt(1 / 5 + 1 / 5)."""
+    """With t(.975; 4) = 2.776445: .01 * 2.776445 * sqrt(1 / 5 + 1) for one new seed, sqrt(1 / 5 + 1 / 5) for five."""
     band = Band(0.5, 0.01, 5)
     assert band.half_width(1, 0.05) == pytest.approx(0.0304144, abs=1e-7)
     assert band.half_width(5, 0.05) == pytest.approx(0.0175598, abs=1e-7)
@@ -136,7 +136,7 @@ def test_shipped_bands_belong_to_shipped_recipes() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["star-static", "from-documents"])
 def test_a_shipped_recipe_is_inside_its_bands(name: str, tmp_path: Path) -> None:
-    """The whole demo, as a user runs it. Another Python's docstrings are another collection, and have no bands."""
+    """Run the whole demo as a user does. Another Python version has other docstrings, for which there are no bands."""
     folder = tmp_path / "run"
     run = ["recipe", "run", name, "--store", str(tmp_path / "store"), "--output", str(folder), "--device", "cpu"]
     assert CliRunner().invoke(app, run).exit_code == 0

@@ -1,4 +1,4 @@
-"""The tests run in hardneg's sources: the small collections and the tiny encoders are those of hardneg's own tests."""
+"""Fixtures from hardneg's own tests (small collections, tiny encoders), so these tests need its sources."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ for _name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
 
 @pytest.fixture
 def queries() -> pd.DataFrame:
-    """Those of the small collection's test split."""
+    """The queries of the small collection's test split."""
     from recipes.recipes import TOPICS, WORDS
 
     texts = [f"{word} {topic}" for topic in TOPICS for word in WORDS]

@@ -1,4 +1,4 @@
-"""Transformers of PyTerrier: runs, indexes and rerankers."""
+"""Tests of the PyTerrier transformers for runs, indexes and rerankers."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ ASKED = pd.DataFrame([["2", "b", "x"], ["other", "c", "y"], ["1", "a", "z"]], co
 
 @pytest.fixture(scope="module")
 def dense(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A run folder and its store: an index of what a model made, one built of it, one of segments, and BM25."""
+    """A run folder and its store with a model's vectors, an index of them, an index of segments, and BM25."""
     folder = tmp_path_factory.mktemp("dense")
     made = {
         "vectors": {"stage": "encode"},
@@ -144,7 +144,7 @@ def test_runs_compose(path: Path):
 
 @dataclass(frozen=True)
 class _Lengths:
-    """Prefers long documents: its score is their number of words, for each word of the query."""
+    """A reranker whose score is the number of words of a document times the number of words of the query."""
 
     version: ClassVar[int] = 1
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # where the small work is
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
-    """A small cluster of this machine, for all tests of a module: others ask that there is none."""
+    """A small cluster on this machine for all tests of a module; other modules need that there is none."""
     import ray
 
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "error"}
@@ -24,7 +24,7 @@ def cluster() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def ending() -> Iterator[list[psutil.Process]]:
-    """Processes that must have ended when all tests have; Ray's agents look a minute for the server they report to."""
+    """Processes that must end with the tests; Ray's agents look for their server for up to a minute."""
     processes: list[psutil.Process] = []
     yield processes
     assert not psutil.wait_procs(processes, timeout=300)[1], "a start that was stopped has left processes"

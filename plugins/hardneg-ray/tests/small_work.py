@@ -1,4 +1,4 @@
-"""A collection of a few blocks, random models of a few kilobytes, and a recipe with all that an engine makes."""
+"""A collection of a few blocks, small random models, and a recipe with all stages that an engine runs."""
 
 import json
 import random
@@ -11,7 +11,7 @@ WORDS = 300
 
 
 def collection(folder: Path, documents: int = 9000, queries: int = 4200) -> Path:
-    """So many documents and training queries; a query is the first words of its document."""
+    """Write the given numbers of documents and training queries; a query is the first words of its document."""
     draw = random.Random(0)
     texts = [" ".join(f"w{draw.randrange(WORDS)}" for _ in range(draw.randint(2, 9))) for _ in range(documents)]
     (folder / "qrels").mkdir(parents=True)
@@ -26,7 +26,7 @@ def collection(folder: Path, documents: int = 9000, queries: int = 4200) -> Path
 
 
 def static_model(folder: Path) -> Path:
-    """A SentenceTransformer with a random vector of 16 numbers for each word."""
+    """Write a SentenceTransformer with a random vector of 16 numbers for each word."""
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
@@ -38,7 +38,7 @@ def static_model(folder: Path) -> Path:
 
 
 def cross_encoder(folder: Path) -> Path:
-    """A BERT of two layers and 16 dimensions with random weights and one output."""
+    """Write a BERT with two layers, 16 dimensions, random weights and one output."""
     import torch
     from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
@@ -65,7 +65,7 @@ def _tokenizer() -> Any:
 
 
 def recipe(folder: Path, documents: int = 9000, queries: int = 4200) -> Path:
-    """Encodes, searches, mines and reranks: three blocks of passages, two of queries, five to mine, six to rerank."""
+    """Write a recipe with three blocks of passages, two of queries, five to mine and six to rerank; return its path."""
     plugin = {"name": "cross-encoder", "source": str(cross_encoder(folder / "reranker")), "length": 32}
     rank = {"stage": "rerank", "plugin": plugin, "run": "run", "split": "train", "depth": 5}
     stages = {

@@ -1,4 +1,4 @@
-"""Joining a cluster, and fencing the one that was started here."""
+"""Tests of joining a cluster, and of isolating one that was started here."""
 
 import ipaddress
 import os
@@ -52,7 +52,7 @@ def test_work_beside_lives_as_long_as_the_block():
 
 @pytest.fixture
 def closed() -> str:
-    """An address at which nothing answers."""
+    """Return an address at which nothing answers."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return f"127.0.0.1:{server.getsockname()[1]}"
 
@@ -173,7 +173,7 @@ def test_the_token_is_new_and_private(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stranger(address: str, **given: str) -> str:
-    """What a process with other variables hears when it joins."""
+    """Return the output of a process that joins `address` with only the variables `given` of Ray's."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     done = subprocess.run(
         [sys.executable, "-c", STRANGER, address], env={**kept, **given}, capture_output=True, text=True, timeout=300

@@ -1,4 +1,4 @@
-"""The parts of the engine without a cluster, and its contract."""
+"""Tests of the engine's parts without a cluster, and its contract tests."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Stages on actors give the bytes of one process, also after kills and on a deployed cluster."""
+"""Stages on actors write the same bytes as one process, even after kills and on a deployed cluster."""
 
 import importlib.util
 import random
@@ -27,7 +27,7 @@ BLOCKS = {"index": 9, "run": 5, "mined": 5, "ranked": 21}
 
 @dataclass(frozen=True)
 class Checked:
-    """Ray, where each block is still to be made, and there are as many as are said."""
+    """The engine, with checks that all blocks are missing at first and that their number is as expected."""
 
     version: ClassVar[int] = 1
 
@@ -47,13 +47,13 @@ def facts(artifact: Artifact) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The recipe."""
+    """The path of the recipe."""
     return recipe(tmp_path_factory.mktemp("work"))
 
 
 @pytest.fixture(scope="module")
 def own(work: Path) -> dict[str, Artifact]:
-    """What one process makes of it."""
+    """The results of the recipe in one process."""
     return artifacts(make_plan(load_recipe(work)), work.parent / "own", Local())
 
 

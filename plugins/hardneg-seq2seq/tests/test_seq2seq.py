@@ -1,4 +1,4 @@
-"""The writer `seq2seq`: its contract, its draws, and what stands in keys."""
+"""Tests of the writer `seq2seq`: its contract, its samples, and its artifact keys."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def write(tiny: Path, documents: Any = DOCUMENTS, count: int = 3, seed: int = 5,
 
 
 def letters(text: str) -> int:
-    """The tokens of a text, with the one that ends it."""
+    """Return the number of tokens of a text, including the end token."""
     return len(text.replace(" ", "")) + 1
 
 
@@ -57,7 +57,7 @@ def test_a_token_is_drawn_by_its_number_among_the_likeliest() -> None:
 
 
 def test_draws_are_distributed_as_the_network_says(tiny: Path) -> None:
-    """First tokens of 400 queries against the probabilities of the network, within four standard deviations."""
+    """The first tokens of 400 queries match the network's probabilities within four standard deviations."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     network, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(tiny).eval(), AutoTokenizer.from_pretrained(tiny)

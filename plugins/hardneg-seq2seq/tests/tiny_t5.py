@@ -1,4 +1,4 @@
-"""A random T5 of two layers with a vocabulary of single letters, made where it is needed."""
+"""A random T5 with two layers and a vocabulary of single letters."""
 
 import string
 from pathlib import Path
@@ -12,7 +12,7 @@ VOCABULARY = {token: row for row, token in enumerate(TOKENS)}
 
 
 def tiny_t5(folder: Path, *, seed: int = 0) -> Path:
-    """Writes the network, whose answers are as random as its weights, and its tokenizer."""
+    """Write a network with random weights, and its tokenizer."""
     tokenizer = Tokenizer(models.WordLevel(VOCABULARY, unk_token="<unk>"))
     tokenizer.normalizer = normalizers.Lowercase()
     letters = pre_tokenizers.Split("", "isolated")

@@ -1,4 +1,4 @@
-"""Weights of terms as dictionaries, one a text, and stores of them."""
+"""Helpers for term weights as dictionaries, one per text, and for stores of these."""
 
 from pathlib import Path
 

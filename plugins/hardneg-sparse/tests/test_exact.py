@@ -1,4 +1,4 @@
-"""The exact index of weights of terms; the family and the indexes against the kit that authors of plugins use."""
+"""Tests of the exact index of term weights, and contract tests of the encoder family and the indexes."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ def _dense(rows: SparseRows) -> np.ndarray:
 
 
 def _brute_force(queries: SparseRows, documents: SparseRows, k: int) -> Hits:
-    """By a full sort; what scores 0 or less is no hit."""
+    """Search by a full sort; documents with a score of 0 or less are not hits."""
     scores = np.pad(_dense(queries) @ _dense(documents).T, ((0, 0), (0, k)))
     rows = np.lexsort((np.broadcast_to(np.arange(scores.shape[1]), scores.shape), -scores))[:, :k]
     scores = np.take_along_axis(scores, rows, 1)
@@ -81,7 +81,7 @@ def test_the_folder_of_weights_is_the_index(tmp_path):
 
 
 def _texts(count: int) -> st.SearchStrategy[list[dict[int, float]]]:
-    """Of few weights, so that scores tie, and exact sums in any order."""
+    """Sample texts with few different weights, so that scores tie and sums are exact in any order."""
     return st.lists(st.dictionaries(st.integers(0, 5), st.sampled_from([0.5, 1.0, 2.0, -1.0])), max_size=count)
 
 
@@ -107,7 +107,7 @@ def test_blocks_hold_no_more_than_they_may(tmp_path):
 
 
 class Weights(WeightEncoderTests):
-    """written: makes the folder, once a class. options: those of the family, where the folder does not declare it."""
+    """Encoder tests. written: creates the folder, once per class. options: the family's, if not in the folder."""
 
     own_share = 0.1  # inner products: a text of more terms is nearer
     written: ClassVar[Callable[[Path], Path]] = staticmethod(tiny_sparse_encoder)
@@ -149,7 +149,7 @@ class TestExactIndex(WeightIndexTests):
 @pytest.mark.slow
 @pytest.mark.usefixtures("started_java")
 class TestImpactIndex(WeightIndexTests):
-    """The weights are whole numbers, so none is rounded; documents of equal scores may change places at the end."""
+    """Weights are whole numbers, so none is rounded; ties at the end of a list may be in another order."""
 
     plugin = Impact(scale=1)
     exact = False

@@ -1,4 +1,4 @@
-"""Weights of terms against sentence-transformers' own, on the same folder, and against its pooling of whole logits."""
+"""Term weights compared with those of sentence-transformers for the same folder, and with its pooling of all logits."""
 
 import json
 import shutil
@@ -44,7 +44,7 @@ def sparse(folder: Path, lengths: int | None = None, **options: Any) -> ModelSpe
 
 
 def check_equal(encoder: Encoder, theirs: SparseEncoder) -> None:
-    """Of sentence-transformers' weights to 1e-5, as they are and with `max_active_dims`."""
+    """Compare with the weights of sentence-transformers to 1e-5, with and without `max_active_dims`."""
     calls = {"query": theirs.encode_query, "document": theirs.encode_document}
     for kind, encode in calls.items():
         ours = encoder.tensor(encoder.encode(TEXTS, kind, FP32))  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def test_a_saved_folder_opens_in_sentence_transformers(folder: Path, tmp_path: P
 
 
 def test_weights_by_hand(folder: Path) -> None:
-    """The largest, or the sum, over tokens of log(1 + relu(logit)): SPLADE v2, Eq. 6 and 1."""
+    """The maximum or the sum over tokens of log(1 + relu(logit)); SPLADE v2, Eq. 6 and 1."""
     encoder = load_learner(sparse(folder), "cpu")
     features, transformer = encoder.features(["ab cd"], "document"), route(encoder.module, "document")[0]
     poolings = [encoder, load_learner(sparse(folder, pooling="sum"), "cpu")]
@@ -93,7 +93,7 @@ def test_terms_of_a_query_without_a_network(folder: Path) -> None:
 
 
 def test_a_router_of_sentence_transformers(folder: Path, tmp_path: Path) -> None:
-    """Its own module for queries, with weights of its own and a tokenizer that would add special tokens."""
+    """The folder has a module for queries, with its own weights and a tokenizer that would add special tokens."""
     documents = list(SparseEncoder(str(folder), device="cpu").children())
     weights = torch.arange(len(documents[0].tokenizer)) / 1000.0
     queries = [SparseStaticEmbedding(documents[0].tokenizer, weights, frozen=True)]
@@ -123,7 +123,7 @@ def test_a_folder_of_older_versions(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_dense_model_gets_a_head(dense: Path) -> None:
-    """Logits are inner products of the layer-normed outputs with the embeddings, less 4.5 times the mean norm."""
+    """Logits are inner products of the normalised outputs with the embeddings, minus 4.5 times the mean norm."""
     encoder = load_learner(sparse(dense), "cpu")
     model = route(encoder.module, "document")[0].model
     features = encoder.features(["ab cd"], "document")
@@ -230,7 +230,7 @@ def test_weights_and_gradients_are_those_of_the_whole_logits(activation, tiny_mo
 
 
 def _learnt(encoder: Encoder, run: Any) -> tuple[Tensor, dict[str, Tensor]]:
-    """What is made in training without dropout, and the gradients of a sum with fixed factors."""
+    """Return the output of `run` in training without dropout, and the gradients of its sum with fixed factors."""
     encoder.module.train()
     for part in encoder.module.modules():
         if isinstance(part, torch.nn.Dropout):
@@ -243,7 +243,7 @@ def _learnt(encoder: Encoder, run: Any) -> tuple[Tensor, dict[str, Tensor]]:
 
 
 def test_a_gradient_goes_to_the_best_token_alone():
-    """Logits of two tokens, the third is padding: [1, 3] and [2, -4] with biases 0 and 1; a factor of 2 and 10."""
+    """Two tokens have the logits [1, 3] and [2, -4], a third is padding; biases are 0 and 1, factors 2 and 10."""
     vectors = torch.tensor([[[1.0, 3.0], [2.0, -4.0], [9.0, 9.0]]], requires_grad=True)
     weight, bias = torch.eye(2, requires_grad=True), torch.tensor([0.0, 1.0], requires_grad=True)
     best = _Largest.apply(vectors, torch.tensor([[True, True, False]]), weight, bias)

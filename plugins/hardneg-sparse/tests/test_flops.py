@@ -1,4 +1,4 @@
-"""The FLOPS regularizer by hand, against its contract, and by what is wrong with its options."""
+"""Tests of the FLOPS regularizer: numbers computed by hand, its contract, and invalid options."""
 
 from pathlib import Path
 
@@ -18,13 +18,13 @@ WEIGHTS = torch.tensor([[1.0, 0.0, 2.0], [3.0, 0.0, 0.0], [0.0, 4.0, 1.0]])
 
 
 def test_by_hand() -> None:
-    """Means of 4/3, 4/3 and 1: 16/9 + 16/9 + 1; with the second text twice, means of 7/4, 1 and 3/4."""
+    """The means are 4/3, 4/3 and 1, so the sum is 16/9 + 16/9 + 1; with the second text twice, 7/4, 1 and 3/4."""
     assert flops(WEIGHTS, torch.ones(3)).item() == pytest.approx(41 / 9)
     assert flops(WEIGHTS, torch.tensor([1, 2, 1])).item() == pytest.approx(49 / 16 + 1 + 9 / 16)
 
 
 def test_a_threshold_leaves_short_texts_out_of_the_sum_but_not_of_the_number() -> None:
-    """The second text has one term: means of 1/3, 4/3 and 1."""
+    """The second text has only one term, so the means are 1/3, 4/3 and 1."""
     assert flops(WEIGHTS, torch.ones(3), 1).item() == pytest.approx(1 / 9 + 16 / 9 + 1)
     assert flops(WEIGHTS, torch.ones(3), 2).item() == 0
 

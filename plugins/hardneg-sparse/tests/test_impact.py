@@ -1,4 +1,4 @@
-"""Lucene needs one Java machine a process: the tests of this module share it."""
+"""Tests of the impact index; they share the one Java machine that a process may start."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -99,7 +99,7 @@ def test_an_empty_store(tmp_path: Path) -> None:
 
 
 def _drawn(count: int, terms: int, seed: int) -> SparseRows:
-    """Weights of two decimals, as the index holds them: its scores are then exact."""
+    """Sample weights with two decimals, which the index stores without rounding, so that scores are exact."""
     draws = np.random.default_rng(seed)
     lists = [
         {int(term): float(draws.integers(1, 300)) / 100 for term in draws.zipf(1.3, terms) if term < 200}

@@ -1,4 +1,4 @@
-"""Pyserini opens the impact index of a recipe with its own SPLADE encoder on the same folder, and finds the same."""
+"""Pyserini, with its own SPLADE encoder on the same folder, opens a recipe's impact index and finds the same."""
 
 import json
 from pathlib import Path

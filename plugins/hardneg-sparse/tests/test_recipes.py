@@ -1,4 +1,4 @@
-"""Weights of terms in recipes, in the command `index build`, and in live models."""
+"""Tests of term weights in recipes, in the command `index build`, and in opened models."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Weights of terms on disk, and as the frequencies of a Lucene index."""
+"""Tests of term weights on disk and as frequencies of a Lucene index."""
 
 import json
 from pathlib import Path

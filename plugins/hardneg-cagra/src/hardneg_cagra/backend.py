@@ -88,7 +88,7 @@ class CagraSearcher(compression.CompressedSearcher):
         return cls(path, opened.index, width=width)
 
     def using(self, options: "ExactOptions", progress: runtime.Progress | None) -> "CagraSearcher":
-        """Return a searcher on the GPU of `options`; if that is a CPU, or cuVS is not installed, on the CPU."""
+        """Return a searcher on the device of `options` if it is a GPU and cuVS is installed, else on the CPU."""
         device = options.where
         there = device.type == "cuda" and find_spec("cuvs") is not None
         return replace(self, copy=GpuGraph(self.index, str(device), self.width) if there else None)

@@ -118,9 +118,9 @@ def load_cagra() -> Any:
 def built_graph(vectors: index_files.FlatVectors, degree: int, intermediate: int, algorithm: str) -> NDArray[np.uint32]:
     """Build a graph on the GPU and return the rows that each row is linked to, uint32 [N, degree].
 
-    The GPU needs memory for 4 d bytes per vector and for the graphs.
+    The GPU needs memory for 4 d bytes per vector and for the graphs. Raises like `load_cagra`.
 
-    degree, intermediate: links per vector, finally and in the initial graph. algorithm: builds the initial graph.
+    degree, intermediate: links per vector in the final and initial graph. algorithm: how to build the initial graph.
     """
     import torch
 
@@ -136,7 +136,7 @@ def built_graph(vectors: index_files.FlatVectors, degree: int, intermediate: int
 
 @dataclass(frozen=True)
 class GpuGraph:
-    """A GPU searcher of an index from `as_faiss`. device: torch device. width: candidates kept during a search."""
+    """A GPU searcher for an index from `as_faiss`. device: torch device. width: candidates kept during a search."""
 
     index: Any
     device: str

@@ -25,7 +25,7 @@ _LONGEST = 1 << 20
 
 @dataclass(frozen=True)
 class Question:
-    """A question, its answers and positive passages' ids; left_out: counts of passages left out, by reason."""
+    """A question, its answers, and the ids of its positive passages; left_out: counts of other passages by reason."""
 
     text: str
     answers: tuple[str, ...]
@@ -102,7 +102,7 @@ class DprCollection(source_files.PartedCollection):
 
     @classmethod
     def of(cls, passages: Path, questions: Mapping[str, Path], left_out: Sequence[str] = ()) -> "DprCollection":
-        """Return the collection for a file of passages and one file of questions per split."""
+        """Return the collection of a passages file and a questions file per split; left_out: notes on other files."""
         counts: dict[str, Counter[str]] = {}
         queries, judged = (
             {

@@ -61,7 +61,7 @@ def published() -> Mapping[str, Published]:
 
 
 def find_published(name: str) -> Published:
-    """Return the dataset with a name. Raises UsageError for an unknown name, listing all names."""
+    """Return the dataset with the given name. Raises UsageError for an unknown name, listing all names."""
     known = published()
     if name not in known:
         choices = f"available: {', '.join(known)}; read others from the hub, such as hf:mteb/scifact"
@@ -70,9 +70,9 @@ def find_published(name: str) -> Published:
 
 
 def fetch(download: Download, folder: Path, progress: runtime.Progress) -> bool:
-    """Download one file, and extract it if it is an archive, which is kept; return False if it was already there.
+    """Download one file and extract its members, if any; return False if all of these were already there.
 
-    Raises DataError if the download fails, or if the file differs from the published one and is discarded.
+    An archive is kept. Raises DataError if the download fails, or if a file is not as published; it is then discarded.
     """
     import pooch
 

@@ -62,7 +62,7 @@ class IrDatasets:
         return stores.digest(["ir-datasets", self.version, names, list(judged), content])
 
     def size_hint(self) -> int:
-        """Return the number of documents in the catalogue, 0 if unknown."""
+        """Return the number of documents that the catalogue states, 0 if unknown."""
         with suppress(Exception):
             return int(_open(self.source).metadata()["docs"]["count"])
         return 0

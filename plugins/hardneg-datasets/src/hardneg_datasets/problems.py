@@ -67,7 +67,7 @@ class Contents:
     parts: list[str] = field(default_factory=list)
 
     def files(self) -> list[Path]:
-        """Return the distinct parts that are files."""
+        """Return the paths of the parts that are files, each once."""
         return [path for path in map(Path, dict.fromkeys(self.parts)) if path.is_file()]
 
     def not_read(self, folder: Path) -> list[Path]:

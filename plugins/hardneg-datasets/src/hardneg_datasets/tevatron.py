@@ -15,9 +15,8 @@ class Tevatron(hub_tables.TableLoader):
     """A table of queries with their passages, and a table of the corpus, streamed with `datasets`.
 
     A row has `query_id`, `query`, `positive_passages` (each with a `docid`), and optionally `answers`; a row of the
-    corpus `docid`, `text` and optionally `title`. The positives are the judgements (relevance 1);
-    `negative_passages` are left out and counted. Code in a repository is never executed; a repository
-    with a loading script is refused.
+    corpus has `docid`, `text` and optionally `title`. Positives are judgements (relevance 1); `negative_passages` are
+    left out and counted. Code in a repository is never executed; a repository with a loading script is refused.
 
     Args:
         source: a hub id, or a local folder of the same layout.
@@ -57,7 +56,7 @@ class Tevatron(hub_tables.TableLoader):
 
 @dataclass(frozen=True)
 class TevatronCollection(source_files.PartedCollection):
-    """The corpus, and the rows by split, with counts of their negatives."""
+    """The corpus, and the rows of each split, with the number of negatives left out by split."""
 
     rows: Mapping[str, Any] = field(default_factory=dict)
     negatives: dict[str, int] = field(default_factory=dict)
@@ -75,7 +74,7 @@ class TevatronCollection(source_files.PartedCollection):
         return cls([documents], queries, judged, [], True, rows=rows, negatives=negatives)
 
     def answers(self, split: str) -> Iterator[records.Answers]:
-        """Yield the answers to each query of a split, possibly none. Raises DataError at other values."""
+        """Yield the answers to each query of a split, possibly none. Raises DataError if they are not strings."""
         where = self.queries_in[split].name
         for number, row in hub_tables.numbered_rows(where, self.rows[split]):
             answers = row.get("answers") or ()

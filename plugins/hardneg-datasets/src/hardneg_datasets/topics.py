@@ -20,7 +20,7 @@ _BLOCK = re.compile(r"<\s*top(?:ic)?\b.*?(?:(</\s*top(?:ic)?\s*>)|(?=<\s*top(?:i
 
 
 def topics_part(path: Path, split: str | None = None, field: str = "title") -> source_files.Part:
-    """Return the queries of a topic file, plain or gzip, to be read as a part; its format is detected.
+    """Return a part that reads the queries of a topic file, plain or gzip, whose format is detected.
 
     Args:
         path: `<top>` blocks with `<num>` and `<title>`, or `<topic>` elements of XML; lines of an id, a tab and a text;

@@ -25,7 +25,7 @@ class Pool(stages.StageSpec):
 
     Source: Harman, Overview of the First Text REtrieval Conference (TREC-1, 1992), on pooling.
 
-    runs: runs by label. split: split of their queries. depth: number of documents per list.
+    runs: runs by label. split: the split of the runs' queries. depth: number of documents per list.
     """
 
     version = 1
@@ -77,7 +77,7 @@ class Pool(stages.StageSpec):
 
 
 def pool(lists: Mapping[str, RankedList], depth: int) -> dict[str, list[str]]:
-    """Return, by id in ascending order, the first `depth` documents of each list, with the labels of their runs."""
+    """Return, for each document in the first `depth` of any list, the labels of all such lists; ids ascend."""
     runs_of: dict[str, list[str]] = {}
     for label, ranked in lists.items():
         for doc_id in ranked.doc_ids[:depth]:

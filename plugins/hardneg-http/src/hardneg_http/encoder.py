@@ -76,7 +76,10 @@ class HttpEncoder:
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> Iterator[tuple[int, Vector]]:
-        """Yield, for each window, the number of its first text and its vectors, float32 [n, dimension]."""
+        """Yield, for each window, the number of its first text and its vectors, float32 [n, dimension].
+
+        advance: called with the number of texts finished since the last call. cut: has no effect.
+        """
         for start, texts in windows:
             whole = (self.spec.prompt(side) + text for text in texts)
             sent = [text[: self._family.characters] or " " for text in whole]

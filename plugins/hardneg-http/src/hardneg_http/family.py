@@ -88,7 +88,7 @@ class Http:
         return [spec.name, spec.revision, self.dimensions, self.characters]
 
     def look_up(self, model: resolving.ResolvedModel) -> records.Lookup:
-        """Check that the server answers. Raises ModelError if it does not, or has no or a rejected API key."""
+        """Check that the server answers. Raises ModelError if it does not, or if the API key is unset or rejected."""
         client = self.client(model.full)
         try:
             client.reach()

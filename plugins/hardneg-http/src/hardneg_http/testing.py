@@ -30,7 +30,7 @@ class ServedModel(ABC):
 
     @abstractmethod
     def answer(self, request: dict[str, Any]) -> Any:
-        """Return the answer to a request, as JSON."""
+        """Return the answer to a request, to be sent as JSON or, if it is bytes, unchanged."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -83,7 +83,7 @@ Model = TypeVar("Model", bound=ServedModel)
 
 @contextmanager
 def serving(served: Model) -> Iterator[Model]:
-    """Serve in threads of this process until the block ends, at `url`."""
+    """Serve the model in threads of this process, at its `url`, until the block ends."""
     server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"served": served}))
     served.url = f"http://127.0.0.1:{server.server_port}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

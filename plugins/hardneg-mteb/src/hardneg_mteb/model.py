@@ -131,7 +131,7 @@ class TaskSearcher:
 def listed_rows(
     query_ids: Sequence[str], top_ranked: Mapping[str, Sequence[str]], rows: Mapping[str, int]
 ) -> NDArray[np.int64]:
-    """Return the rows of each query's documents, int64 [Q, C], padded with -1; all -1 for queries without a list.
+    """Return each query's listed documents as row numbers from `rows`, int64 [Q, C], padded with -1.
 
     Raises:
         DataError: a document is not in the corpus.

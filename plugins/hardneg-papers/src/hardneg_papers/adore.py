@@ -37,7 +37,7 @@ def adoring(start: str, paper: bool, loss: Tree | None = None) -> Tree:
 def adore(
     book: Book, start: str, paper: bool, label: str = "ADORE", loss: Tree | None = None, table: str = "scores"
 ) -> None:
-    """Add a query encoder trained by ADORE, or with another loss, from the model `start` on its index."""
+    """Add a query encoder trained from the model `start` on its index, by ADORE or with `loss`; table: of its row."""
     own = {"model": start, "index": f"{start}-index", **adoring(start, paper, loss)}
     book.system(f"{label.lower()}-{start}", f"{label}+{STARTS[start]}", "train-queries", table=table, **own)
 
@@ -120,7 +120,7 @@ def star_adore_trec_dl(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def searched_on_dl(book: Book, metrics: list[str], **options: object) -> None:
-    """Also search the queries of TREC 2019 DL with every system, and evaluate them in the table `dl-scores`."""
+    """Also search for TREC 2019 DL's queries with BM25 and each system added later; add the table `dl-scores`."""
     # Lucene's own parameters, as in the track's baseline; those tuned on MS MARCO serve training and the dev queries.
     book.add("bm25-dl-index", "index", backend={"name": "bm25", "k1": 0.9, "b": 0.4})
     book.add("bm25-dl", "search", index="bm25-dl-index", split="test")

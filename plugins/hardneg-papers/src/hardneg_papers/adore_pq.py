@@ -17,8 +17,8 @@ def adore_pq(preset: DemoOrPaper = "demo") -> Tree:
     `hardneg recipe run adore-pq` takes half an hour on one core. Source: Zhan et al., SIGIR 2021, sections 6.2.3 and
     8.4.2, Tables 3 and 5; JPQ (which also trains centroids): CIKM 2021. Expected from the paper preset, MRR@10 on the
     dev queries (not run by us): trained and searched on 24, 48 and 96 subvectors .247, .283, .291; searched without
-    compression .324, .327, .326; trained without .329. Systems are named "trained on → searched on": flat is no
-    compression, 24 is PQ with 24 subvectors, `it` is the index of the row.
+    compression .324, .327, .326; trained and searched without it .329. Systems are named "trained on → searched on":
+    flat is no compression, 24 is PQ with 24 subvectors, `it` is the index of the row.
     """
     paper = preset == "paper"
     book = adore_on("bm25-neg", preset)

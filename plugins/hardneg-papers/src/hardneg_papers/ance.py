@@ -22,8 +22,8 @@ _MINERS: Tree = {
 def setting(title: str, preset: str, start: str = "") -> Book:
     """Return a book with ANCE's evaluation: every system searches all texts and reranks BM25's top 100.
 
-    The paper uses the queries of TREC 2019 DL in addition to the dev queries. start: the folder of a trained model
-    to start from, for the preset `paper`.
+    In the preset `paper`, the table `scores` has the queries of TREC 2019 DL, and `dev-scores` the dev queries. start:
+    the folder of a trained model to start from in that preset; if empty, RoBERTa.
     """
     rerank = {"candidates": "bm25", "row": "{name} (rerank)"}
     if preset == "demo":
@@ -59,7 +59,7 @@ def ranked(title: str, preset: str, *systems: str) -> Book:
 
 
 def add_system(book: Book, preset: str, system: str, **options: Any) -> None:
-    """Add `ance`, a system of `BASELINES`, or one of `WARM`, which continues from BM25 Neg if it was added first."""
+    """Add `ance`, a system of `BASELINES`, or one of `WARM`, which continues from BM25 Neg if the book has it."""
     if system == "ance":
         add_refreshed(book, preset)
         if preset == "paper":
@@ -192,8 +192,8 @@ def ance_rates_passage(preset: DemoOrPaper = "demo") -> Tree:
     """ANCE at several learning rates, depths of negatives and refresh intervals, with the paper's values.
 
     `hardneg recipe run ance-rates-passage` takes an hour. Source: Xiong et al., ICLR 2021, section A.4 and Table 7;
-    first version, Table 5. Expected from the paper preset, MRR@10 on the dev queries in the order of its rows (not run
-    by us): .33, .31, .29, .303, .302. A failed setting often diverges early; the report shows the losses.
+    first version, Table 5. Expected from the paper preset, MRR@10 on the dev queries in the order of the paper's rows
+    (not run by us): .33, .31, .29, .303, .302. A failed setting often diverges early; the report shows the losses.
     """
     book = ranked("ANCE's rates, depths and refreshes on passages", preset, "bm25-neg", "ance")
     paper: Tree = {
@@ -209,7 +209,7 @@ def ance_rates_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def add_rates(book: Book, preset: str, paper: Tree) -> None:
-    """Add ANCE with four settings of learning rate, negative depth and refresh interval: `paper`, or a demo's."""
+    """Add ANCE in four settings; paper: that preset's, (learning rate, negative depth, refresh interval) by label."""
     demo: Tree = {
         "base, top 50, every 50": (5e-5, 50, 50),
         "base, top 200, every 25": (5e-5, 200, 25),
@@ -261,7 +261,7 @@ def ance_splade(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def adore_ance_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """ADORE on ANCE, which trains the query encoder on what it retrieves in each step; compared with ANCE and RankNet.
+    """ADORE on ANCE: the query encoder is trained on what it retrieves at each step; compared with ANCE and RankNet.
 
     `hardneg recipe run adore-ance-passage` takes half an hour. Source: Zhan et al., SIGIR 2021, Tables 1, 2 and 4,
     Figure 5: the rows of ANCE, which the other recipes omit, as ANCE reads queries of 64 and passages of 512 tokens.

@@ -94,9 +94,9 @@ def ance_overlap(preset: DemoOrPaper = "demo") -> Tree:
 
     `hardneg recipe run ance-overlap` takes an hour on two cores. Source: Xiong et al., first version of ANCE, section
     5.3 and Figure 3, which also uses dev queries. Expected: at most 20% of BM25's, almost no random ones; ANCE's rise
-    towards 100% (docs/results/more-recipes.md). For each step, a model is trained from scratch up to that step; it is
-    the last model, not the best so far. ANCE trains on the top documents of the model of the previous refresh, and
-    switches to a new refresh one step later.
+    towards 100% (docs/results/more-recipes.md). For each step, a model is trained from scratch up to that step, and its
+    last weights are used, not the best so far. ANCE trains on top documents from the previous refresh, and switches to
+    a new refresh one step later.
     """
     book = ranked("Overlap of training and testing negatives", preset, "bm25-neg")
     add_refreshed(book, preset)

@@ -30,7 +30,7 @@ def ranked_documents(title: str, preset: str, *systems: str) -> Book:
 
 
 def covered(book: Book, preset: str) -> Tree:
-    """Return the recipe tree; in the preset `paper`, with Tables 6, 8 and 9, and BM25 Neg and ANCE as last rows."""
+    """Return the recipe tree; in the preset `paper`, with analyses for Tables 6, 8, 9, and BM25 Neg and ANCE last."""
     if preset == "paper":
         ance.rows_last(book, "BM25 Neg", "BM25 Neg (rerank)", "ANCE", "ANCE (rerank)")
         wins = {"run": "ance-test", "against": "bm25"}
@@ -96,7 +96,7 @@ def ance_rates_document(preset: DemoOrPaper = "demo") -> Tree:
 
     `hardneg recipe run ance-rates-document` takes an hour and a half. Source: Xiong et al., ICLR 2021, section A.4 and
     Table 7; first version, Table 5. 5e-6, 200, 10k is ance-document. Expected from the paper preset, NDCG@10 on the
-    TREC 2019 DL queries in the order of its rows (not run by us): .58, .59, .60, .61.
+    TREC 2019 DL queries in the order of the paper's rows (not run by us): .58, .59, .60, .61.
     """
     book = ranked_documents("ANCE's rates, depths and refreshes on documents", preset, "ance")
     paper: Tree = {

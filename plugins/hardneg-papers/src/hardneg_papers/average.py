@@ -53,7 +53,7 @@ class Average(hn.stages.StageSpec):
             yield f"weights: no model is called {label!r}; available: {', '.join(self.models)}"
 
     def identity(self) -> dict[str, Any]:
-        """Return the share of each model; order matters, because the first provides tokenizer and prompts."""
+        """Return fixed settings, each model's share, and the order: the first model gives tokenizer and prompts."""
         validation = {"split": "dev", "depth": 20, "queries": None}
         fixed = {"validation": validation, "choose": "all", "metric": "mrr@10", "segments": None}  # as stores have it
         return {**fixed, "weights": self.shares, "order": list(self.shares)}
@@ -108,7 +108,7 @@ class Average(hn.stages.StageSpec):
 
 
 def check_alike(first: hn.encoders.Encoder, other: hn.encoders.Encoder, name: str) -> None:
-    """Raise ModelError if models differ in the names and shapes of weights, in vocabulary or in computation."""
+    """Raise ModelError, naming `other` as `name`, if models differ in names and shapes of weights, or in settings."""
     told, expected = _settings(other), _settings(first)
     if found := [each for each in {**expected, **told} if told.get(each) != expected.get(each)]:
         advice = "use models of one architecture and vocabulary"

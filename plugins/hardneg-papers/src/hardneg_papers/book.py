@@ -17,7 +17,7 @@ _LAST = ("evaluate", "analyze", "report")
 
 
 def deep(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> Tree:
-    """Return `base` with changes merged recursively; an option in a change removes options that it excludes."""
+    """Return `base` with changes merged recursively; a new option (`epochs`) replaces its rivals (`max_steps`)."""
     out = dict(base)
     for change in changes:
         for other in {other for key in change for other in _INSTEAD_OF.get(key, ())} - change.keys():
@@ -32,8 +32,8 @@ class Book:
     """A recipe under construction: its top-level fields, its stages, and default options.
 
     top: the top-level fields of the tree, such as title, dataset, model, sizes, seeds and outputs. defaults: default
-    options of added stages, by verb. searches: options of the searches of each system, by stage-name suffix, with two
-    extra keys: `row`, the label in the table with `{name}` for the system's, and `table`, another evaluation.
+    options of added stages, by verb. searches: by stage-name suffix, the options of a search that each added system
+    gets, with two extra keys: `row`, a row label in which `{name}` is the system's, and `table`, another evaluation.
     """
 
     def __init__(self, title: str, dataset: Any, model: Tree, defaults: Tree | None = None, **top: Any) -> None:
@@ -44,7 +44,7 @@ class Book:
 
     @classmethod
     def of(cls, recipe: str, preset: str, title: str) -> "Book":
-        """Return a builder with the tree of a shipped recipe."""
+        """Return a book with the fields and stages of the named recipe, under the given title."""
         tree = recipes.recipe_tree(recipe, preset)
         top = {name: value for name, value in tree.items() if name not in ("title", "dataset", "model", "stages")}
         book = cls(title, tree["dataset"], tree["model"], **top)
@@ -52,7 +52,7 @@ class Book:
         return book
 
     def like(self, name: str, other: str, label: str, **options: Any) -> str:
-        """Add a system with the test search and changed options of `other`; later systems get that search too."""
+        """Add a system like `other`, whose options are changed by `options`; later systems get its test search too."""
         search = {key: value for key, value in self.stages[f"{other}-test"].items() if key not in ("stage", "index")}
         own = {key: value for key, value in self.stages[other].items() if key != "stage"}
         rows = {key: options.pop(key) for key in ("table", "report") if key in options}
@@ -84,11 +84,11 @@ class Book:
         self.add(f"report{end}", "report", evaluation=f"scores{end}", **({"title": title} if title else {}))
 
     def row(self, label: str, run: str, table: str = "scores", field: str = "runs") -> None:
-        """Add a stage to `field` of a table or report, under a label; rows are in the order of the calls."""
+        """Add the stage `run` to the given field of a table or report, as the row `label`, after the rows it has."""
         self.stages[table] = {**self.stages[table], field: {**self.stages[table].get(field, {}), label: run}}
 
     def mined(self, name: str, index: str, label: str = "dense", **options: Any) -> str:
-        """Add a search of the training queries and negatives mined from its top 200; return the negatives' name."""
+        """Add a search for the training queries, and negatives from its top 200; return the name of the negatives."""
         run = self.add(f"{index.removesuffix('-index')}-train", "search", index=index, split="train", depth=210)
         return self.add(name, "mine", **{"runs": {label: run}, "miner": {"name": "topk", "depth": 200}, **options})
 

@@ -67,7 +67,7 @@ class BandCheck:
 
 
 def bands_of(measured: hn.metrics_files.Measured) -> dict[str, dict[str, Band]]:
-    """Compute bands from a run with several seeds; a system without seeds has no spread."""
+    """Compute bands by system and metric from a run; the deviation of a system without several seeds is 0."""
     return {
         system: {
             metric: Band(round(fmean(values), 6), round(stdev(values), 6) if values[1:] else 0.0, len(values))
@@ -154,7 +154,7 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
 
 
 def record(recipe: str, folder: Path) -> Path:
-    """Write the bands of a finished run, with at least five seeds if it trains; return their file. Others are kept."""
+    """Add the bands of a finished run, with at least five seeds if it trains, to the recipe's file; return its path."""
     lock, measured, path = hn.recipes.read_lock(folder), _finished(folder), bands_file(recipe)
     trains = any(str(stage["stage"]).startswith("train") for stage in lock["tree"]["stages"].values())
     if trains and max(map(len, measured.by_seed.values()), default=0) < LEAST_SEEDS:
@@ -193,7 +193,7 @@ def _settings_changed(recipe: str, lock: Mapping[str, Any]) -> list[str]:
 
 
 def tree_differences(run: Any, recipe: Any, path: str = "") -> Iterator[str]:
-    """Yield one line for each value in which a run's tree differs from the recipe's."""
+    """Yield one line, prefixed with `path`, for each value in which a run's tree differs from the recipe's."""
     if isinstance(run, Mapping) and isinstance(recipe, Mapping):
         for name in dict.fromkeys([*recipe, *run]):
             yield from tree_differences(run.get(name), recipe.get(name), f"{path}.{name}" if path else str(name))

@@ -30,11 +30,10 @@ def cort_passage(preset: DemoOrPaper = "demo") -> Tree:
 def cort_bm25(preset: DemoOrPaper = "demo") -> Tree:
     """CoRT and BM25 interleaved, with a document from each list in turn and CoRT first, compared with each list alone.
 
-    `hardneg recipe run cort-bm25`. Source: Wrzalik and Krechel, TREC 2020, section 3.4 and Table 2.
-    Expected from the paper preset (the paper's Table 2; not run by us), on the TREC 2019 DL queries with relevance
-    level 2: CoRT+BM25 nDCG@1000 .664, recall@100 .570, @200 .659, @1000 .831. On the dev queries MRR@10 .274,
-    recall@1000 .949. Of CoRT's top 10, 26% are unjudged; P@10 .542 (BM25 .405). In the demo, only positives are
-    judged.
+    `hardneg recipe run cort-bm25`. Source: Wrzalik and Krechel, TREC 2020, section 3.4 and Table 2. Expected from the
+    paper preset (the paper's Table 2; not run by us), on the TREC 2019 DL queries with relevance level 2: CoRT+BM25
+    nDCG@1000 .664, recall@100 .570, @200 .659, @1000 .831. On the dev queries MRR@10 .274, recall@1000 .949. Of CoRT's
+    top 10, 26% are unjudged; P@10 .542 (BM25 .405). In the demo, only positives are judged.
     """
     return _without_reranker("CoRT and BM25 on passages", preset).tree()
 

@@ -20,7 +20,7 @@ _DENSE = {"dense": "start-train"}
 
 
 def small_study(title: str, preset: str, dataset: Tree = CODE, rate: float = 0.01, steps: int = _STEPS) -> Book:
-    """Return a book for training a static model with five seeds, on code by default."""
+    """Return a book for training a static model with five seeds, on code by default; rate: the learning rate."""
     options: Tree = {"max_steps": 400 if preset == "full" else steps, "batch_size": 32, "negatives_per_query": 1}
     options |= {"learning_rate": rate, "weight_decay": 0.0, "warmup_steps": 5}
     train = {"loss": {"name": "infonce", "temperature": 0.05}, "options": options}
@@ -36,10 +36,10 @@ def study(
     defaults: Tree | None = None,
     **top: Any,
 ) -> Book:
-    """Return a study with a static model, five seeds and four arms; top: top-level keys that replace the defaults.
+    """Return a study with a static model, five seeds and four arms, tested against the arms `baselines`.
 
     Each arm scores the same number of documents per query: in-batch has a positive of another query where the others
-    have a mined negative.
+    have a mined negative. defaults: changes to the default options, by verb. top: top-level fields to replace.
     """
     book = small_study(title, preset, {**CODE, **top.pop("dataset", {})}, 0.03, steps)
     book.top |= {"outputs": {"model": "top-10", "index": "top-10-index"}, **top}
@@ -59,18 +59,18 @@ def study(
 
 
 def mined(book: Book, name: str, depth: int = 10, **options: Any) -> str:
-    """Add negatives from the top `depth` of the start model's lists; return their name."""
+    """Add negatives from the top `depth` of the start model's lists, or of other `runs`; return the stage's name."""
     return book.add(name, "mine", **{"runs": _DENSE, "miner": {"name": "topk", "depth": depth}, **options})
 
 
 def table(book: Book, end: str = "", title: str = "", baselines: list[str] | None = None) -> None:
-    """Add a table for arms and its report, compared with `baselines`; `end` is a suffix of both names."""
+    """Add an empty table and its report; baselines: by default random and in-batch; end: a suffix of both names."""
     book.tables({}, baselines or ["random", "in-batch"], METRICS, end, title)
     book.change(f"scores{end}", equivalence_margin=0.015)
 
 
 def arms(book: Book, dose: str, title: str, **options: Any) -> None:
-    """Add the three arms of `LISTS` with other options, in a separate table named after the dose."""
+    """Add the three arms of `LISTS`, trained with the given options, in a separate table named after the dose."""
     table(book, f"-{dose}", title)
     for arm, lists in LISTS.items():
         label = arm.replace("top-10", "top 10")
@@ -154,7 +154,7 @@ def dose_false_negatives(preset: DemoOrFull = "demo") -> Tree:
         --set dataset.withheld.halves=true
 
     The corpus contains each positive of training queries twice, the second time as an unlabelled half of its text. For
-    a share of the queries, this half is the only negative; it is removed from the lists of the others. In filtered
+    a share of the queries, this half is the only negative; other queries' lists are without such halves. In filtered
     rows, random negatives replace the dropped ones. Source: Qu et al., RocketQA, NAACL 2021, section 4.2.3 and Table 3,
     and Moreira et al., NV-Retriever, arXiv 2407.15831, for the filter. Expected: docs/results/when.md.
     """
@@ -191,8 +191,7 @@ def dose_refresh(preset: DemoOrFull = "demo") -> Tree:
     """Vary how often the negatives are re-mined with the current model.
 
     `hardneg recipe run dose-refresh`. All rows except in-batch and random start with the top ten of the start model;
-    `top 10` is never refreshed. Source: Xiong et al., ANCE, ICLR 2021, section 4. Expected:
-    docs/results/when.md.
+    `top 10` is never refreshed. Source: Xiong et al., ANCE, ICLR 2021, section 4. Expected: docs/results/when.md.
     """
     book = study("Doses of refreshes", preset, ["random", "top 10"], steps=68)
     book.defaults["train-refreshed"] = book.defaults["train"]
@@ -211,7 +210,7 @@ def dose_siblings(preset: DemoOrFull = "demo") -> Tree:
 
     A BEIR folder needs groups.tsv (docs/datasets.md). Each group keeps one relevant passage and this many siblings, so
     queries, positives and updates are the same at each dose. `permuted` assigns each top-10 list to another query,
-    which must not help more than random negatives. Source: |D-*| of Xiong et al., ANCE, ICLR 2021, section 3.
+    which should not help more than random negatives. Source: |D-*| of Xiong et al., ANCE, ICLR 2021, section 3.
     Expected: docs/results/when.md.
     """
     book = study("Doses of siblings", preset, dataset={"withheld": {"siblings": 1000}})
@@ -226,8 +225,8 @@ def dose_start(preset: Literal["demo", "untrained", "minilm", "full"] = "demo") 
       hardneg recipe run dose-start --preset full --set dataset=beir:path/to/folder \
         --set "model={name: packaged:all-MiniLM-L6-v2, encoder: {name: static, untrained: true}}"
 
-    `in-batch, then top 10` mines with the model after half of the steps, and continues from it; so does `in-batch
-    twice`, without mining. All rows have the same number of steps. Source: Zhan et al., SIGIR 2021, section 5, and
+    `in-batch, then top 10` mines with the model after half of the steps, and continues from it; `in-batch twice`
+    continues without mining. All rows have the same number of steps. Source: Zhan et al., SIGIR 2021, section 5, and
     Xiong et al., ICLR 2021, for the warm-up. Expected: docs/results/when.md.
     """
     top: Tree = {}

@@ -35,7 +35,7 @@ class PyNamesCollection(installed_docs.PyDocsCollection):
     """The collection of `pydocs` with answers."""
 
     def answers(self, split: str) -> Iterator[records.Answers]:
-        """Yield the answers to each query: the last parts of its passages' names, where they occur in the passage."""
+        """Yield each query's answers, perhaps none: last parts of its passages' names that occur in these passages."""
         contents = {document.doc_id: document.text for document in self.passages}
         for query, doc_ids in self.by_split[split]:
             names = {doc_id: doc_id.rpartition(".")[2] for doc_id in doc_ids}
@@ -118,7 +118,7 @@ class PyCodeCollection(installed_docs.PyDocsCollection):
     """The collection of `pycode`: passages of code, queries and judgements, with groups of both sides."""
 
     def groups(self, side: Side) -> Iterator[records.Membership]:
-        """Return the group of each passage or query: the class or module of the passage, or of its passages."""
+        """Return each passage's or query's group: the class or module of that passage, or of the query's passages."""
         ids: Sequence[str] = [document.doc_id for document in self.passages]
         if side == "query":
             ids = [query.query_id for split in self.by_split.values() for query, _ in split]

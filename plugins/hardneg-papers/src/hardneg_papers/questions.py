@@ -36,10 +36,9 @@ def ance_nq(preset: DemoOrPaper = "demo") -> Tree:
 def ance_nq_reader(preset: DemoOrPaper = "demo") -> Tree:
     """Readers for the passages that BM25, DPR and ANCE retrieve, evaluated by exact match.
 
-    `hardneg recipe run ance-nq-reader` takes an hour on one core. The readers come with `pip install
-    ./plugins/hardneg-reader`. Source: Xiong et al., ICLR 2021, section 5 and Table 4, with the released readers
-    of DPR and RAG; here, one is trained on the passages of each retriever. Expected from the paper preset: exact match
-    of DPR .415, of ANCE .460 (with RAG-Token; not run by us).
+    `hardneg recipe run ance-nq-reader` takes an hour on one core, and needs `pip install ./plugins/hardneg-reader`.
+    Source: Xiong et al., ICLR 2021, section 5 and Table 4, with the released readers of DPR and RAG; here, a reader is
+    trained per retriever. Expected from the paper preset: exact match DPR .415, ANCE .460 (RAG-Token; not run by us).
     """
     book = _ance_on_dpr("ANCE on questions, read", preset)
     paper = preset == "paper"

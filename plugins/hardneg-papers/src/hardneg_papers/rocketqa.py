@@ -57,7 +57,7 @@ def rocketqa_batches(preset: DemoOrPaper = "demo", batches: list[int] | None = N
 
       hardneg recipe run rocketqa-batches --set batches=[12,24]    two hours on one core; the numbers are ours
 
-    Source: Qu et al., RocketQA, NAACL 2021, section 4.2.2 and Figure 4, which does not list the numbers: 20,000 steps
+    Source: Qu et al., RocketQA, NAACL 2021, section 4.2.2 and Figure 4, which does not list the numbers; 20,000 steps
     without hard negatives, 5,000 with them. Expected from the paper preset (not run by us): MRR@10 grows with the
     number, and falls beyond some point.
     """
@@ -105,7 +105,7 @@ def rocketqa_nq(preset: DemoOrPaper = "demo") -> Tree:
          --set 'stages.behind.analysis.false-negative-recall={run: rocketqa-1-train, depth: 20}' \
          --set 'stages.behind.analysis.false-negative-recall.scores={cross-encoder: train-scores}'
 
-    The second command also hides positives of queries that have several, and reports how many filters find. Readers
+    The second command also hides positives of queries with several, and reports how many of them filters find. Readers
     need `pip install ./plugins/hardneg-reader`; the preset paper reads data/nq, which `hardneg data fetch nq` downloads
     (7.3 GB). Source: Qu et al., RocketQA, NAACL 2021, Tables 2, 5 and 7. Expected from the paper preset on NQ's test
     questions (not run by us): answer@5, answer@20, answer@100 .689, .808, .874 after step 1, .732, .831, .886 after

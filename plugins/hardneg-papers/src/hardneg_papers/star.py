@@ -17,7 +17,7 @@ _DISTILBERT = {"name": "distilbert/distilbert-base-uncased", "layer_norm": False
 
 
 def star(book: Book, preset: str, warm: Tree | None = None, **options: Any) -> None:
-    """Add STAR on static hard negatives; in the preset `paper`, after a warm-up on BM25's, with the options `warm`."""
+    """Add STAR with training `options`; in the preset `paper`, after a BM25 warm-up with the settings `warm`."""
     whole, more = (_MORE, BY_START) if preset == "small" else (_FEW, {})
     if preset == "paper":
         negatives = book.mined("bm25-negatives", "bm25-index", "bm25")
@@ -37,7 +37,7 @@ def star(book: Book, preset: str, warm: Tree | None = None, **options: Any) -> N
 
 
 def started(title: str, preset: str, paper: Book | None = None, **model: Any) -> Book:
-    """Return a book for STAR: `paper` or RoBERTa on MS MARCO in that preset, else docstrings with options `model`."""
+    """Return STAR's book: `paper` or RoBERTa on MS MARCO in preset `paper`; else docstrings with options `model`."""
     if preset == "paper":
         return paper or roberta(title)
     if preset == "small":
@@ -46,7 +46,7 @@ def started(title: str, preset: str, paper: Book | None = None, **model: Any) ->
 
 
 def from_warm_up(preset: str, *beside: str) -> list[str]:
-    """Return the baselines in the table of STAR: its initial model, others, and BM25."""
+    """Return the labels of the baselines in STAR's table: its initial model, the labels `beside`, and BM25."""
     return ["warm-up", *beside, "BM25"] if preset == "paper" else [*beside, "as shipped", "BM25"]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from hardneg_papers.book import Book, Tree, deep
 
 DOCSTRINGS = {"name": "pydocs", "max_passages": 6000, "dev_share": 0.055, "test_share": 0.12}
-"""The dataset of the presets `small`: more docstrings than in the first demos."""
+"""The dataset of the presets `small`, which has more docstrings than that of the demos."""
 BY_START: Tree = {"validation_run": "start-dev", "validation": {"split": "dev", "depth": 10, "queries": 150}}
 """Training options of demos for validation on the ranked lists of the start model."""
 WARM_UP: Tree = {
@@ -38,9 +38,9 @@ DPRS_READER: Tree = {
 
 
 def docstrings(title: str, dataset: Any = "pydocs", validated: bool = False, **model: Any) -> Book:
-    """Return a book for a demo: docstrings, BM25, the start model, and a table of both.
+    """Return a book for a demo: docstrings, BM25, the start model, and a table with these two systems.
 
-    validated: whether to validate training runs on dev queries, with ranked lists of the start model.
+    validated: whether to validate training runs on dev queries, by reranking lists of the start model.
     """
     whole = {"name": "packaged:all-MiniLM-L6-v2", "query_length": 128, "document_length": 128, **model}
     options = {"max_steps": 100, "batch_size": 24, "learning_rate": 5e-5, "warmup_steps": 10}
@@ -78,7 +78,7 @@ def msmarco(title: str, **model: Any) -> Book:
 
 
 def roberta(title: str) -> Book:
-    """Return a book for STAR, ADORE or ANCE: RoBERTa with a new head on MS MARCO, without a temperature."""
+    """Return a book for STAR, ADORE or ANCE: MS MARCO and RoBERTa with a new head, trained at temperature 1."""
     book = msmarco(title, name="FacebookAI/roberta-base", pooling="cls", projection=768, layer_norm=True)
     book.defaults["train"]["loss"] = {"temperature": 1.0}
     return book
@@ -100,7 +100,7 @@ def documents(book: Book, preset: str) -> None:
 
 
 def trained(title: str, folder: str) -> Book:
-    """Return a book like that of `roberta`, which starts from a model in the run folder of another recipe."""
+    """Return a book like that of `roberta`, but with the model in `folder`, which another recipe has trained."""
     book = roberta(title)
     model = book.top["model"]
     del model["pooling"], model["projection"], model["layer_norm"]
@@ -109,7 +109,7 @@ def trained(title: str, folder: str) -> Book:
 
 
 def rand_neg(book: Book, paper: bool) -> None:
-    """Add Rand Neg: negatives drawn from the whole corpus, with each query compared with those of the whole batch."""
+    """Add Rand Neg: negatives drawn from the whole corpus; each query is compared with all negatives of its batch."""
     negatives = book.add("random-negatives", "mine", miner={"name": "random", "count": 200})
     # The paper does not give the number of steps: 100,000 is our choice.
     options = {"max_steps": 100000, "batch_size": 256, "gradient_checkpointing": True} if paper else {}
@@ -131,11 +131,11 @@ def bm25_neg(book: Book, paper: bool) -> None:
 
 
 def teleported(book: Book, first: str = "") -> Iterator[tuple[int, dict[str, str]]]:
-    """Add the three rounds of ANCE-Tele, each from the initial model; yield each number with the lists to mine from.
+    """Add the searches of ANCE-Tele's three rounds; yield each round's number and the searches to mine, by label.
 
-    These are the top of the model for each query (ANN) and for the text of its positive (lookahead), and the lists of
-    the rounds before (momentum). A reused list contributes the same documents as before, except those that other lists
-    now contribute. first: a search to use instead of the search of the first round.
+    They find the current model's top for each query (ANN) and for the text of its positive (lookahead); searches of
+    earlier rounds (momentum) contribute the same documents again, except those that other lists now contribute. The
+    caller adds the model `tele-N` of round N. first: a search to use as that of round 1 for the queries.
     """
     lists: dict[str, str] = {}
     for number in (1, 2, 3):

@@ -15,7 +15,7 @@ _DOCSTRINGS: Tree = {**CODE, "name": "pydocs"}
 
 
 def labelled_negatives(book: Book, name: str, index: str = "start-index", **options: Any) -> str:
-    """Add negatives from the top 10 of a search of the training queries; return their name."""
+    """Search for the training queries and mine the top 10, both with `options`; return the name of the negatives."""
     end = index.removesuffix("-index")
     run = book.add(f"{end}-train", "search", index=index, split="train", depth=210, positives=True, **options)
     return mined(book, name, runs={"dense": run}, **options)
@@ -25,9 +25,8 @@ def averaged_seeds(preset: DemoOrFull = "demo") -> Tree:
     """Averages of the weights of several seeds, and of the initial and the trained model, compared with single seeds.
 
     `hardneg recipe run averaged-seeds`. `mean of seeds` is one model; `halfway` is another: half the start, half the
-    mean. The row `top 10` shows the means over five separate models. Source: Wortsman et al., Model
-    soups, ICML 2022, for the mean; Xiao et al., LM-Cocktail, 2023, for `halfway`. Expected:
-    docs/results/averages.md.
+    mean. The row `top 10` shows the means over five separate models. Source: Wortsman et al., Model soups, ICML 2022,
+    for the mean; Xiao et al., LM-Cocktail, 2023, for `halfway`. Expected: docs/results/averages.md.
     """
     book = small_study("Averages of seeds", preset)
     book.start()
@@ -45,7 +44,7 @@ def equal_steps(preset: DemoOrFull = "demo") -> Tree:
 
     `hardneg recipe run equal-steps`. Each row with an arrow continues from the model before the arrow for half as many
     steps. ADORE trains the query encoder; its control has random lists on the same index, at another temperature,
-    because their scores are further apart. ANCE starts from BM25's negatives; its control continues with them.
+    as random documents' scores are further apart. ANCE starts from BM25's negatives; its control continues with them.
     `again` continues the same training of both encoders. Source: Zhan et al., SIGIR 2021, Table 2; Xiong et al., ICLR
     2021, Table 1. Neither has these controls. Expected: docs/results/claims.md.
     """
@@ -180,8 +179,8 @@ def mining_depth(preset: Literal["demo"] = "demo", depths: list[int] | None = No
       hardneg recipe run mining-depth --set 'depths=[20, 80, 320]'
       hardneg recipe run star-passage --set stages.static-negatives.miner.depth=50  then: the best depth on the test set
 
-    The model is all-MiniLM-L6-v2. Source: Zhan et al., SIGIR 2021, section 7.3, use the top 200; Xiong et al., ICLR
-    2021, section A.4, try several depths. The best depth depends on how many positives of the collection are
+    The model is all-MiniLM-L6-v2. Source: Zhan et al., SIGIR 2021, section 7.3 (top 200); Xiong et al., ICLR 2021,
+    section A.4 (several depths). The best depth depends on how many positives of the collection are
     unlabelled. Expected from the demo: differences that are mostly noise on 800 dev queries; the report tests them. On
     MedQuAD with a static model, the top 10 are better than the top 200 by .044 MRR@10 (docs/results/more-recipes.md).
     """
@@ -207,9 +206,9 @@ def mining_depth(preset: Literal["demo"] = "demo", depths: list[int] | None = No
 def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
     """Ways to choose negatives, compared on a static model with five seeds each.
 
-    `hardneg recipe run negatives-compared`. All rows have the loss of STAR, the same number of steps and the same
-    rates, so that they differ only in their negatives. ADORE continues from STAR with only the query encoder, so it has
-    twice the steps. ANCE-Tele has three training runs. Source: see star-static and the pages in docs/methods. Expected,
+    `hardneg recipe run negatives-compared`. All rows but ADORE's have the loss of STAR and the same number of steps, so
+    that they differ only in their negatives. ADORE trains only STAR's query encoder, with LambdaLoss, so it has twice
+    the steps. ANCE-Tele has three training runs. Source: see star-static and the pages in docs/methods. Expected,
     on 895 queries: docs/results/negatives.md.
     """
     options: Tree = {"max_steps": 60, "batch_size": 32, "weight_decay": 0.0, "warmup_steps": 5}
@@ -264,9 +263,9 @@ def written_queries(preset: DemoOrFull = "demo", writers: dict[str, list[str]] |
       hardneg recipe run written-queries --set "writers={heading: [heading]}"              where passages have titles
 
     Rows are named after the writer; `mix, random negatives` shows what hard negatives add, `labels` is the ceiling.
-    Source: Lee et al., ACL 2019, and Izacard et al., TMLR 2022, for the writers.
-    Expected: from nothing to two thirds of the .1 to .28 MRR@10 that labels bring; BM25 remains better
-    (docs/results/written-queries.md). The best rate is .003 to .03, depending on the collection.
+    Source: Lee et al., ACL 2019, and Izacard et al., TMLR 2022, for the writers. Expected: from none to two thirds of
+    the gain of .1 to .28 MRR@10 that labels bring; BM25 remains better (docs/results/written-queries.md). The best
+    learning rate is .003 to .03, depending on the collection.
     """
     book = small_study("Written queries", preset)
     book.start()

@@ -1,4 +1,4 @@
-"""Commands of the package's analyses on plain files: their options, what they print, mistakes told first."""
+"""Tests of the analysis commands on plain files: options, output, and mistakes reported before any work."""
 
 import json
 

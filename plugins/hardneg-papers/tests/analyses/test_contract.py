@@ -1,4 +1,4 @@
-"""Every analysis of the package keeps the contract."""
+"""Contract tests of all analyses in this package."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Costs of methods, operations and single queries; sizes of indexes."""
+"""Tests of the costs of methods, operations and single queries, and of index sizes."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_times_are_shown_in_hours_where_one_is_that_long():
 
 
 class Slow:
-    """Takes 4 ms of its own clock for a search, whatever it searches for; encoding takes 2 ms a text."""
+    """A system that advances its own clock by 4 ms per search and 2 ms per encoded text."""
 
     def __init__(self):
         self.asked, self.now = [], 0.0
@@ -76,7 +76,7 @@ def test_models_go_with_the_indexes():
 
 
 def test_bytes_a_vector_and_the_ratio_to_the_first_index(tmp_path):
-    """Vectors are counted by their ids, with or without a last line end."""
+    """Vectors are counted by their ids, whether or not the last line ends with a line break."""
     texts = {"empty": ("", 5), "flat": ("d1\nd2\n", 320), "pq": ("D1#0\nD1#1\nD2#0\n\nD2#1", 64)}
     for name, (ids, size) in texts.items():
         (tmp_path / name).mkdir()

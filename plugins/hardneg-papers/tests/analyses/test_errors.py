@@ -1,4 +1,4 @@
-"""Pairwise errors by hand and by sorting, and errors and projections on every kind of index."""
+"""Tests of pairwise errors, computed by hand and by sorting, and of errors and projections on all kinds of indexes."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -118,7 +118,7 @@ VECTORS = np.random.default_rng(3).standard_normal((60, 8)).astype(np.float32)
 
 
 class Opened(Files):
-    """An opened index; the vector of a query is that of the document that its text names."""
+    """An opened index; a query is encoded as the document whose number is its text."""
 
     def system(self, index: str, model: str) -> System:
         opened = DenseIndex.open(Path(self.named[index]))

@@ -1,4 +1,4 @@
-"""Matrices and comparisons over several collections, by hand."""
+"""Tests of matrices, and of comparisons over several collections, with numbers computed by hand."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def measured(files: dict[str, str], **more: str) -> tuple[AcrossCollections, dic
 
 
 def test_each_collection_counts_alike(tmp_path):
-    """A has .6 of two queries and .2 of three: .4; B .4 and 0: .2. C is of one collection and has no row."""
+    """A has .6 on two queries and .2 on three, mean .4; B has .4 and 0, mean .2; C is in one collection: no row."""
     analysis, results = measured(written(tmp_path, one=ONE, two=TWO), baseline="B")
     assert {system: round(each["mean"], 6) for system, each in results["systems"].items()} == {"A": 0.4, "B": 0.2}
     assert results["systems"]["A"]["means"] == pytest.approx({"one": 0.6, "two": 0.2})
@@ -79,7 +79,7 @@ def test_each_collection_counts_alike(tmp_path):
 
 
 def test_a_seed_is_one_draw_for_all_collections(tmp_path):
-    """Seeds that lift one collection and lower the other by as much do not move the mean."""
+    """Seeds that raise one collection and lower the other by the same amount do not change the mean."""
     one = {"A": [{"q": 0.5, "r": 0.7}, {"q": 0.7, "r": 0.9}], "B": [{"q": 0.1, "r": 0.3}]}
     against = {"A": [{"q": 0.7, "r": 0.9}, {"q": 0.5, "r": 0.7}], "B": [{"q": 0.1, "r": 0.3}]}
     _, apart = measured(written(tmp_path, one=one, two=against), baseline="B")

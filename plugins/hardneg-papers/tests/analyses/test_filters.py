@@ -1,4 +1,4 @@
-"""What filters dropped, and withheld positives that they find."""
+"""Tests of the candidates that filters drop, and of the withheld positives among them."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ TABLES = Denoising.model_construct()
 
 
 def query(name, candidates, dropped, negatives=(), chosen=()):
-    """A query; dropped: (rank, reason, score)."""
+    """Return a mined query; dropped: tuples (rank, reason, score)."""
     ranks, reasons, scores = zip(*dropped, strict=True) if dropped else ((), (), ())
     names = [f"{name}-{rank}" for rank in ranks]
     rows = [np.array(values, kind) for values, kind in ((ranks, "i4"), (scores, "f4"), (chosen, "i4"))]
@@ -147,7 +147,7 @@ SCORES = {"d0": 0.9, "d1": 0.8, "d2": 0.7, "d3": 0.05, "d4": 0.02, "d5": 0.01}
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory):
-    """Four training queries, d0 to d3 relevant to each of them, of which some are hidden."""
+    """A collection of four training queries; d0 to d3 are relevant to each, and some of these judgements are hidden."""
     folder = tmp_path_factory.mktemp("stored")
     small_collection(folder / "data")
     lines = "".join(f"q{query}\td{document}\t1\n" for query in range(4) for document in range(4))

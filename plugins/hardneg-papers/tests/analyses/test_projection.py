@@ -52,7 +52,7 @@ class Searcher:
 
 
 class Plane(Memory):
-    """Vectors of two numbers; every query is (2, 1)."""
+    """An encoder with vectors of two numbers, which encodes every query as (2, 1)."""
 
     def system(self, index, model):
         names = list(DOCUMENTS)

@@ -1,4 +1,4 @@
-"""Candidates, overlap curves, unjudged documents and score curves, by hand."""
+"""Tests of candidate counts, overlap curves, unjudged documents and score curves, with numbers computed by hand."""
 
 import numpy as np
 import pytest

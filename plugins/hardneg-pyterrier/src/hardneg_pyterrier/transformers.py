@@ -31,7 +31,7 @@ class Run(pt.Transformer):  # type: ignore[misc]
         return dict(hp.run_files.read_run(self.path))
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
-        """Return a result row per listed document of query rows with `qid`; ranks start at 0."""
+        """Return a row per query and document of its list; queries need the column `qid`, and ranks start at 0."""
         pt.validate.query_frame(queries, extra_columns=[])
         kept = queries.drop(columns=[name for name in _COLUMNS if name in queries])
         parts = [self._hits(str(query_id)) for query_id in kept["qid"]]
@@ -123,7 +123,7 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         return hp.recipes.OpenedIndex.open(self.laid, self.device)
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
-        """Return result rows for query rows with `qid` and `query`; ranks start at 0."""
+        """Return a row per query and document found; queries need the columns `qid` and `query`; ranks start at 0."""
         pt.validate.query_frame(queries, extra_columns=["query"])
         kept = queries.drop(columns=[name for name in _COLUMNS if name in queries])
         if not len(kept):

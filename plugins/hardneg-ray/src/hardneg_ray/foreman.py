@@ -32,7 +32,7 @@ class Ranges:
         return len(self._missing)
 
     def take(self, actors: int) -> Sequence[int]:
-        """Remove and return the next blocks for one of several actors: half of an equal share, up to a maximum.
+        """Remove and return the next blocks for one of `actors` actors: half of an equal share, up to a maximum.
 
         So faster actors return more often, all finish together, and a growing cluster has blocks left. The blocks are
         consecutive, so that an actor reads a run or an index in one pass.

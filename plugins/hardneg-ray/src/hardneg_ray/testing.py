@@ -13,7 +13,7 @@ _SQUARES = "squares"
 
 
 class Squares(hp.stages.StageSpec):
-    """Write the squares of 0 to `count` - 1. size: numbers per block. pause: seconds per block. broken: one to fail."""
+    """Write the squares of 0 to `count` - 1. size, pause: numbers and seconds per block. broken: one that fails."""
 
     version = 1
     artifact_type = "numbers"

@@ -34,7 +34,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Failed:
-    """The message of an error. class_name: name of a hardneg error class, empty for other errors."""
+    """The message of an error. class_name: its hardneg class, empty for other errors. trace: its traceback."""
 
     class_name: str
     text: str
@@ -81,18 +81,18 @@ class Desk:
 
 
 def choices_file(folder: Path) -> Path:
-    """Return the path of the file with the choices of an unfinished stage."""
+    """Return the path of the choices file in the folder of an unfinished stage."""
     return folder / hp.stores.SCRATCH / hp.stores.CHOICES
 
 
 def choices_in(path: Path) -> dict[str, str]:
-    """Return the choices in a file by subject; empty if there is no file."""
+    """Return the recorded choices by subject; empty if the file does not exist."""
     chosen: dict[str, str] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return chosen
 
 
 def token_file(folder: Path) -> Path:
-    """Return the path of the file by which actors recognise the driver's folder."""
+    """Return the path of the file by which actors recognise that they see the same folder as the driver."""
     return folder / hp.stores.SCRATCH / "driver"
 
 
@@ -100,7 +100,7 @@ class BlockActor:
     """An actor that computes blocks of one stage."""
 
     def __init__(self, context: hp.stages.StageContext[hp.stages.StageSpec], token: str, desk: Any) -> None:
-        """Prepare an actor without opening the stage. token: text in the `token_file` of the driver's folder."""
+        """Prepare an actor, but open no stage. token: text in the driver's `token_file`. desk: the `Desk` actor."""
         self._context, self._token, self._desk = context, token, desk
         self._blocks: hp.stage_work.StageBlocks | None = None
 
@@ -125,7 +125,7 @@ class BlockActor:
         return Opened(socket.gethostname())
 
     def make(self, numbers: Sequence[int]) -> Iterator[Report]:
-        """Yield a message for each written block; an error is the last message."""
+        """Compute the given blocks and yield a message for each one written; an error is the last message."""
         blocks = self._blocks
         assert blocks is not None
 

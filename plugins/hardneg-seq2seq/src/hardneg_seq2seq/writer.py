@@ -29,7 +29,7 @@ class Seq2seq:
         top_p: minimum total probability of the most likely tokens from which each token is drawn; 1 keeps all.
         temperature: divisor of the network's scores before the draw.
         precision: `bf16`, `fp32`, or `auto`, which is bf16 on a GPU that supports it.
-        tokens_per_batch: number of tokens of the passages in a batch, times the requested queries per passage.
+        tokens_per_batch: maximum of a batch's passage tokens times the queries per passage; by default, by device.
     """
 
     version: ClassVar[int] = 1
@@ -72,7 +72,7 @@ class Seq2seq:
         return writing(self, counts, device)
 
     def opened(self, device: str | None) -> "Generation":
-        """Return the network on this device, by default the best one. Raises ModelError if it cannot be opened."""
+        """Return the network on `device`, by default the best one. Raises ModelError if it cannot be opened."""
         from hardneg_seq2seq.generation import Generation
 
         return Generation.opened(self, device)

@@ -34,7 +34,7 @@ class Sparse:
 
 @dataclass(frozen=True)
 class SparseSearcher(index_checks.DecodedRows):
-    """A searcher of a folder of term weights, on the CPU; `progress` shows the passages read by each search."""
+    """A searcher for a folder of term weights, on the CPU; `progress` shows how many passages a search has read."""
 
     store: SparseStore
     progress: runtime.Progress | None = None
@@ -42,7 +42,7 @@ class SparseSearcher(index_checks.DecodedRows):
     def search(self, queries: Any, k: int) -> records.Hits:
         """Return the k documents with the largest inner product with each query; ties by ascending row.
 
-        Documents with a score of 0 or less, such as those without a common term, are not hits.
+        Documents with a score of 0 or less, such as those without a common term, are not hits (row -1, score -inf).
 
         Raises UsageError if queries are texts or vectors, have another number of terms or invalid weights, or k is
         below 1. Raises ArtifactError if the folder is damaged.

@@ -58,7 +58,7 @@ class Splade(resolving.FolderFamily):
         return super().full(replace(model, spec=replace(spec, similarity="dot")) if new else model)
 
     def remarks(self, files: model_files.ModelFolder) -> list[str]:
-        """Return a remark that a new head is initialised if the folder has none, else an empty list."""
+        """Return a remark if the folder has no head, so that a new one is initialised; else an empty list."""
         architectures = model_files.read_json(files.path / "config.json").get("architectures") or []
         if self.saved(files) or any(str(name).endswith("ForMaskedLM") for name in architectures):
             return []

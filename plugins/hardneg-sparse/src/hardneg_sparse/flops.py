@@ -64,7 +64,7 @@ class Flops:
         return self.share(batch.done) * (self.query_weight * queries + self.document_weight * documents)
 
     def share(self, done: float) -> float:
-        """Return the fraction of the weights to apply after a fraction `done` of training."""
+        """Return the fraction of the penalty weights to apply after the fraction `done` of training."""
         return _SCHEDULES[self.schedule](min(1.0, done / self.ramp))
 
 

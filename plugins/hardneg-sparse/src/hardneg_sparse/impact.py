@@ -123,8 +123,8 @@ class Impact:
     def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
         """Index the weights in folder `source`, in row order; return the number of documents.
 
-        Terms are indexed as words, or as numbers if the folder has no words. Weights below 0.5 / `scale` are lost, and
-        their number is reported.
+        Terms are indexed as words, or as numbers if the folder has no words. Weights below 0.5 / `scale` are lost;
+        a note reports how many.
 
         Raises MissingDependency if Pyserini or Java is not installed.
         Raises UsageError if a weight is negative, or a document's weights are too large for `scale`.
@@ -188,7 +188,7 @@ class ImpactSearcher:
     terms: NDArray[np.object_]
 
     def search(self, queries: Any, k: int) -> records.Hits:
-        """Return the top k documents of each query among those that share a term with it.
+        """Return each query's top k documents that share a term with it, padded with row -1 and score -inf.
 
         Scores are inner products of the rounded weights. Ties at the end of a list are resolved by id, as in Anserini.
 

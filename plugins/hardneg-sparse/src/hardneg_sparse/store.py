@@ -102,7 +102,7 @@ class SparseWriter(index_files.RowsWriter):
     """A writer of a folder of term weights, text by text."""
 
     def __init__(self, folder: Path, width: int, count: int) -> None:
-        """Start a folder of `count` texts over `width` terms."""
+        """Start a folder of `count` texts over `width` terms. Raises UsageError for impossible numbers."""
         if not 1 <= width < 1 << 31 or count < 0:
             raise errors.UsageError(f"{folder}: weights of {count} texts over {width} terms cannot be written")
         super().__init__(folder, count, SHAPE)
@@ -223,7 +223,7 @@ class SparseStore:
         return self._sound(SparseRows(offsets - first, terms, weights, self.width), where)
 
     def blocks(self, rows: int, weights: int, start: int = 0) -> Iterator[tuple[int, SparseRows]]:
-        """Yield blocks from `start` on with their first row: up to `rows` rows and `weights` weights, or one row."""
+        """Yield (first row, block) from `start` on: at most `rows` rows and `weights` weights, but at least a row."""
         while start < self.count:
             offsets = self._offsets.read(start, min(start + rows, self.count) + 1)
             held = int(np.searchsorted(offsets - offsets[0], weights, "right")) - 1

@@ -14,7 +14,7 @@ _QUERIES = 9
 
 
 def drawn_weights(count: int, dimension: int) -> SparseRows:
-    """Sample `count` documents with integer weights over `dimension` terms, some equal and some without terms."""
+    """Sample `count` documents with integer weights over `dimension` terms: some are equal, some have no terms."""
     draws = runtime.generator(3, "vectors").standard_normal((count, dimension)).astype(np.float32)
     draws[count // 2 :: 7] = draws[3]  # ties
     return _weights(draws)
@@ -76,7 +76,7 @@ class WeightEncoderTests(TrainableEncoderTests):
     """Contract tests for a sparse encoder; set `plugin` and other attributes of `TrainableEncoderTests`."""
 
     def check_encoded(self, encoded: Any, form: str, count: int, dimension: int) -> None:
-        """Fail if the encoding is invalid, or its weights are invalid or over another number of terms."""
+        """Fail as in `EncoderTests`, and if weights are invalid or the vocabulary does not have `dimension` terms."""
         super().check_encoded(encoded, form, count, dimension)
         assert encoded.width == dimension, "broken rule: there are `dimension` terms"
         assert not fault(encoded), f"broken rule: weights are valid\n  found: {fault(encoded)}"

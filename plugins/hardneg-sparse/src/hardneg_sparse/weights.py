@@ -27,7 +27,7 @@ _PLAIN = {"bert", "distilbert", "roberta", "xlm-roberta", "camembert", "modernbe
 
 
 def can_be_narrow(parts: Sequence[Any]) -> bool:
-    """Return whether the parts are a transformer with a plain output layer (`_PLAIN`) and SPLADE's max pooling."""
+    """Return whether `narrow` fits the parts: a transformer with a plain output layer (`_PLAIN`) and max pooling."""
     first, *rest = parts
     config = getattr(getattr(first, "model", None), "config", None)
     pooled = bool(rest) and getattr(rest[0], "pooling_strategy", "") == "max"
@@ -35,7 +35,7 @@ def can_be_narrow(parts: Sequence[Any]) -> bool:
 
 
 def narrow(parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: model_specs.Side) -> Tensor:
-    """Return the weights of all terms, float32 [n, V], equal to the output of the parts but with less memory."""
+    """Return the weights of all terms, float32 [n, V], equal to the parts' output, but with less memory."""
     first, pooling, *rest = parts
     output = first.model.get_output_embeddings()
     output.forward = lambda values: values
@@ -108,7 +108,7 @@ class TermWeights(encoders.Representation):
         return towers.forward(parts, features, device, side)["sentence_embedding"]
 
     def gathered(self, batches: Iterable[tuple[NDArray[np.int64], Tensor]], count: int, dimension: int) -> SparseRows:
-        """Return the texts of all batches in row order; only non-zero weights are kept in memory."""
+        """Return `count` texts in row order from batches (rows, weights); only non-zero weights stay in memory."""
         parts = [(rows, self.collect(tensor)) for rows, tensor in batches]
         if not parts:
             return SparseRows(np.zeros(count + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32), dimension)
@@ -134,12 +134,12 @@ class TermWeights(encoders.Representation):
         return whole.index_put_(cells, torch.from_numpy(encoded.weights).to(device))
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
-        """Return inner products [Q, D], without autocast; `columns` selects and repeats documents afterwards."""
+        """Return inner products [Q, D], without autocast; `columns` then selects documents, which may repeat."""
         scores = super().score(queries, documents, None)
         return scores if columns is None else scores[:, columns]
 
     def score_lists(self, queries: Tensor, encoded: SparseRows) -> Tensor:
-        """Return each query's inner products [Q, n] with its own n texts, without autocast or dense documents."""
+        """Return each query's inner products [Q, n] with its own n of the Q * n texts, without dense documents."""
         text = torch.from_numpy(np.repeat(np.arange(len(encoded)), np.diff(encoded.offsets))).to(queries.device)
         term = torch.from_numpy(encoded.terms.astype(np.int64)).to(queries.device)
         weights, each = torch.from_numpy(encoded.weights).to(queries.device), len(encoded) // max(1, len(queries))

@@ -114,7 +114,7 @@ def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Row]
 
 
 def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[Row]:
-    """Return, for each label, the sum of its operations' times per unit; None if any of them is unknown.
+    """Return, for each label of `named`, the sum of its operations' times per unit; None if one is unknown.
 
     Raises:
         UsageError: an operation is unknown, or its unit differs from that of the first.
@@ -261,7 +261,7 @@ class Latency(hn.Analysis):
 def latency(system: hn.System, texts: Sequence[str], depth: int) -> dict[str, Any]:
     """Return milliseconds per query: `one`, the median over `texts` one by one; `batch`, the mean if searched together.
 
-    Each has `encode`, `search` and `total`. The first two queries also run once before the measurement.
+    Each has `encode`, `search` and `total`; `device` is the system's. The first two queries are also run once before.
 
     Source: ANCE (Xiong et al., ICLR 2021), table 5.
     """

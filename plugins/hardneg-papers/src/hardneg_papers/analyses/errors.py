@@ -158,9 +158,9 @@ def errors_in_run(
 ) -> dict[str, Any]:
     """Count errors within the top `cut` negatives of each query that has positives and a list.
 
-    A positive missing from a list ranks below it. If the list has fewer than `cut` negatives, the errors are a lower
-    bound, counted in `at_least`. Queries without positives, or without a list, are
-    left out and counted.
+    A positive missing from a list counts as ranked below all of its documents. If the list has fewer than `cut`
+    negatives, its errors are a lower bound, and `at_least` counts the positive. Queries without positives, or without a
+    list, are left out and counted. The result has the form of `Errors.measure` for one label, without total errors.
 
     Args:
         lists: pairs of a query id and its document ids, best first.
@@ -210,7 +210,7 @@ def _results(
 
 
 def distribution(errors: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the distribution of the number of errors per query, in bins: 0, 1 to 9, 10 to 99, and so on.
+    """Return the distribution of errors per query, in bins (0, 1 to 9, 10 to 99, and so on); empty without queries.
 
     Each bin has inclusive bounds `low` and `high`, and its shares of all `queries` and of all `errors`.
 

@@ -17,7 +17,7 @@ Evaluation = Annotated[
 
 
 def estimates_of(inputs: hn.AnalysisInputs, wanted: str | None) -> tuple[str, Mapping[str, Any]]:
-    """Return the metric to use in `evaluation`, by default the first one, and the estimate of each system.
+    """Return the metric `wanted` of `evaluation`, by default the first, and the estimate of each system that has it.
 
     Raises:
         UsageError: the metric was not evaluated.
@@ -185,7 +185,7 @@ class AcrossCollections(hn.Analysis):
     )
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """Return the means of each system by collection, their mean, its deviation over seeds, and its tests.
+        """Return each system's means by collection, their mean and its deviation over seeds, and the tests.
 
         Raises:
             UsageError: no system has the metric on every collection, or the baseline does not; or the seeds of a

@@ -151,8 +151,8 @@ def shares(dropped: Path) -> dict[str, Any]:
 def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]:
     """Return the `count` queries that kept negatives and have the highest-scoring dropped candidates, best first.
 
-    Each query has the highest-scoring document `dropped` by score, with rank and score, and the first negative `kept`,
-    with rank (None if unknown), both without text.
+    Each has a known `positive` or None, the highest-scoring document `dropped` by score, with rank and score, and the
+    first negative `kept`, with rank (None if unknown), all without text.
 
     Args:
         dropped: a `dropped.arrow`.
@@ -255,7 +255,7 @@ class FalseNegativeRecall(hn.Analysis):
     split: Annotated[hn.fields.Name, hn.fields.Option("-")] = "train"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """Report a dataset without withheld positives."""
+        """Yield a problem if the dataset withholds no positives, or none of the split."""
         withheld = collection.get("withheld", {})
         if not withheld.get("judgements"):
             yield f"{self.name}: this dataset withholds no judgements; add `withheld` to it, or remove {self.name}"
@@ -264,7 +264,7 @@ class FalseNegativeRecall(hn.Analysis):
             yield f"{self.name}.split: no positives of split {self.split} are hidden; available: {there}"
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """Return recall, precision and the share kept, by filter and threshold."""
+        """Return recall, precision and the share kept, by filter and threshold; see `false_negative_recall`."""
         paths = {"": "run", **{label: f"scores.{label}" for label in self.scores}}
         labels = list(self.scores) or [""]
         results = false_negative_recall(self._queries(inputs, paths), labels, self.thresholds, self.depth)

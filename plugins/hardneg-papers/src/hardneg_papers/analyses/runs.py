@@ -53,7 +53,7 @@ class OverlapCurve(hn.Analysis):
         return self
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """Return the overlap by step for each training, and the step since which its negatives were used."""
+        """Return, for each training and step, the overlap with the negatives in use, and the first step of these."""
         relevant = inputs.relevant()
         curves: dict[str, list[dict[str, Any]]] = {}
         for label, runs in self.met.items():
@@ -269,7 +269,7 @@ class CandidateCounts(hn.Analysis):
 
 
 def prefix(first: Run, reranked: Run, count: int) -> Run:
-    """Return the reranked run restricted to the first `count` candidates."""
+    """Return the reranked run restricted to each query's first `count` documents in the run `first`."""
     cut = {}
     for query_id, ranked in reranked.items():
         among = set(_ids(first, query_id)[:count])

@@ -68,7 +68,7 @@ class PackageGroup(TyperGroup):
         return TyperCommand(cmd_name, callback=None, help=summary, rich_help_panel=self.panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the name, command and arguments; the error for an unknown name states its package or similar names."""
+        """Return the name, command and arguments; an error names the package of an unknown command, or similar ones."""
         known = (args[:1] and (args[0] in self.commands or args[0].startswith("-"))) or ctx.resilient_parsing
         if args and not known and args[0] not in (own := self.list_commands(ctx)):
             if where := not_installed(self.kind, self._within() + args[0]):

@@ -316,8 +316,7 @@ def unpack(
 
     Example: hardneg artifacts unpack star.tar.gz --output runs/star
     """
-    lock = packing.unpack(file, open_store(store), output) / layout.LOCK
-    say(lock.parent)
+    say((lock := packing.unpack(file, open_store(store), output) / layout.LOCK).parent)
     more = f" --store {quote(str(store))}" if store else ""
     console.say_next([("run its recipe from the lock file", f"hardneg recipe run {quote(str(lock))}{more}")])
 

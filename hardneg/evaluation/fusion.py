@@ -49,7 +49,7 @@ class Fusion:
     depth: int = LIST_DEPTH
 
     def problems(self) -> list[str]:
-        """Return one message for each parameter that is set although this method does not use it."""
+        """Return a message each for weights and a norm that are set although this method does not use them."""
         faults = []
         if self.method not in WITH_WEIGHTS and set(self.weights) - {1.0}:
             faults.append(f"weights: {self.method} does not use weights; omit them, or use {', '.join(WITH_WEIGHTS)}")

@@ -53,8 +53,8 @@ def group_index(query_ids: Sequence[str], groups: Mapping[str, str] | None) -> G
     if groups is None:
         return None
     if missing := [query_id for query_id in query_ids if query_id not in groups]:
-        reason = f"{len(missing)} of {len(query_ids)} queries have no group, such as {missing[0]!r}"
-        raise UsageError(f"{{query_groups}}: {reason}; add lines with id, tab and group", "query_groups")
+        reason = f"{len(missing)} of {len(query_ids)} queries, such as {missing[0]!r}, have no group"
+        raise UsageError(f"{{query_groups}}: {reason}; add lines of query id, tab and group", "query_groups")
     numbers = {name: number for number, name in enumerate(dict.fromkeys(groups[query_id] for query_id in query_ids))}
     return np.array([numbers[groups[query_id]] for query_id in query_ids], np.int64)
 

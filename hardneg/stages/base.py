@@ -266,7 +266,7 @@ class StageSpec(BaseModel):
         return {trait: origin for passes, (trait, origin) in pairs if trait in passes}
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
-        """Return the pretrained model that this stage encodes with or starts training from, via its first model input.
+        """Return the pretrained model from which the stage's model descends, followed through its first model input.
 
         Without a model input, it is the stage's own `network` if the stage writes a model, or else the recipe's model.
         """

@@ -150,7 +150,7 @@ class ValidationOptions(OptionGroup):
 
     validation_run: Annotated[fields.Name | None, fields.MEASURED] = Field(
         default=None,
-        description="Run whose top passages are reranked with the positives for dev metrics; default: no validation.",
+        description="Run whose top passages and the positives are reranked to measure on dev; default: no validation.",
     )
     validation: Validation = Field(
         default=Validation(),

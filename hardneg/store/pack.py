@@ -132,7 +132,7 @@ def _verified(artifacts: Path, store: Store) -> list[str]:
         found = verified(unpacked, path.name)
         artifact = None if found.problem or found.newer or found.size_only else unpacked.find(path.name)
         if artifact is None:
-            raise ArtifactError(found.problem or f"{path.name}: written by a newer hardneg, or by one without digests")
+            raise ArtifactError(found.problem or f"{path.name}: cannot be verified; update hardneg, or pack a new run")
         files = {each.relative_to(path).as_posix() for each in path.rglob("*") if each.is_file()}
         if files != {*artifact.files, MANIFEST}:
             raise ArtifactError(f"{path.name}: has files that are not in its manifest")

@@ -300,7 +300,7 @@ def test_a_file_keeps_the_groups_and_its_intervals_are_theirs() -> None:
 
 
 def test_every_query_has_a_group() -> None:
-    with pytest.raises(UsageError, match=r"1 of 2 queries have no group, such as 'q9'; add lines"):
+    with pytest.raises(UsageError, match=r"1 of 2 queries, such as 'q9', have no group; add lines"):
         group_index(["q1", "q9"], GROUPS)
 
 

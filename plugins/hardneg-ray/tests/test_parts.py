@@ -93,7 +93,7 @@ def test_what_an_actor_takes(options, device, needs, room, monkeypatch):
     "given", [{"actors": 0}, {"num_cpus": -1.0}, {"losses": 0}, {"patience": -1.0}, {"object_store_memory": 5}]
 )
 def test_mistakes_are_told(given):
-    with pytest.raises(PluginError, match=f"{next(iter(given))} must be"):
+    with pytest.raises(PluginError, match=f"{next(iter(given))} is "):
         Ray(**given)  # type: ignore[arg-type]
 
 

@@ -69,7 +69,7 @@ def maxsim_pairs(
     """Compute MaxSim of each query with its own document, float32 [n]; -inf if either has no tokens.
 
     queries, documents: n texts each. device: None uses the first GPU, or else the CPU. tokens: maximum number of padded
-    tokens to multiply at a time, in pairs of similar length.
+    tokens per batch; pairs of similar length are batched together.
 
     Raises UsageError if the numbers or the dimensions of queries and documents differ, or a query is not finite.
     """

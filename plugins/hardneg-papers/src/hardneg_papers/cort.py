@@ -12,8 +12,8 @@ def cort_passage(preset: DemoOrPaper = "demo") -> Tree:
 
       hardneg recipe run cort-passage --set model.projection=32         another vector dimension
 
-    Scores are angular. Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, sections 3 and A;
-    details missing there are from the program of Wrzalik and Krechel, CoRT: Complementary Rankings from Transformers.
+    Scores are angular. Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, section 3 and
+    appendix A; details missing there are from the authors' code for CoRT: Complementary Rankings from Transformers.
     Expected from the paper preset (the paper's Table 2; not run by us), on the TREC 2019 DL queries with relevance
     level 2: CoRT nDCG@1000 .513, recall@100 .447, @200 .517, @1000 .633; BM25 .600, .498, .598, .745 (k1 .82, b .68).
     On the dev queries MRR@10 .271.

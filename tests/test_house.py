@@ -21,8 +21,8 @@ from hardneg.stages import StageSpec
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
     "lines of hardneg": 38848,
-    "lines of hardneg and plugins": 59069,
-    "lines of tests": 47789,
+    "lines of hardneg and plugins": 59064,
+    "lines of tests": 47787,
     "lines of docs": 5504,
     "rooms": 20,
     "lines of a room": 4218,

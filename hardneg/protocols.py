@@ -176,7 +176,7 @@ class TrainableReranker(Reranker, Protocol):
     def load(self, folder: Path | None) -> "CrossEncoder":
         """Return the network that the options specify, or the one saved in `folder`, with these options.
 
-        Every call returns the same weights; `max_seq_length` is the maximum number of tokens per pair.
+        Repeated calls return the same weights. Its `max_seq_length` is the maximum number of tokens per pair.
         """
 
     def fingerprint(self) -> str:

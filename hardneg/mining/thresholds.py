@@ -271,7 +271,7 @@ class PosMargin(PositiveAware):
     Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-MarginPos.
 
     Attributes:
-        margin: minimum difference between the positive's score and a document's lower score.
+        margin: minimum difference between that positive's score and the score of a document that is kept.
     """
 
     version: ClassVar[int] = 1

@@ -218,7 +218,7 @@ def mean_history(histories: Sequence[History]) -> list[dict[str, Any]]:
 
 
 def learning_graphics(histories: Mapping[str, History]) -> list[Graphic]:
-    """Return a figure of the loss and one of the first dev metric, as far as recorded, each with a line per model."""
+    """Return figures of the loss and of the first dev metric, if recorded, each with a line per model."""
     parts = {label: measurements(history) for label, history in histories.items()}
     names = list(dict.fromkeys(name for measured in parts.values() for name in measured))
     graphics = []

@@ -194,7 +194,7 @@ def label(lists: Rows, batch: QueryRows, content_hash: NDArray[np.uint64], force
 
 @dataclass(frozen=True, slots=True)
 class QueryBatch:
-    """A batch of queries from position `start` of the sequence on, with the features of this process's share."""
+    """A batch of training queries starting at position `start`, with the features of this process's share of them."""
 
     rows: QueryRows
     features: dict[str, Tensor]

@@ -172,9 +172,9 @@ def ance_times(preset: DemoOrPaper = "demo") -> Tree:
     """Query latency of BM25 with a cross-encoder over its top 100, and of ANCE, one query at a time and in batches.
 
     `hardneg recipe run ance-times` takes half an hour. Source: Xiong et al., ICLR 2021, Table 5; first version, Table
-    3. Expected for documents on the machine of the paper (not run by us): BM25 37 ms, BERT 1.15 s; 2.6 ms to encode and
-    9 ms to search a query; 4.5 ms per document; per step, 72 ms for negatives and 19 ms for the rest. The cross-encoder
-    is trained for only a few steps, because only its time matters here.
+    3. Expected for document ranking on the paper's hardware (not run by us): BM25 37 ms, BERT 1.15 s; ANCE 2.6 ms to
+    encode a query and 9 ms to search; 4.5 ms to encode a document; per training step, 72 ms for negatives and 19 ms for
+    the rest. The cross-encoder is trained for only a few steps, because only its time matters here.
     """
     book = ranked("What a query waits for", preset, "bm25-neg", "ance")
     options: Tree = {"batch_size": 8, "negatives_per_query": 1, "max_steps": 20, "learning_rate": 1e-4}

@@ -119,7 +119,7 @@ class AdrMse(Listwise):
 
 @dataclass(frozen=True)
 class KL:
-    """KL(softmax(t) || softmax(s)) of a query's teacher scores t and model scores s, averaged over queries.
+    """The divergence KL(softmax(t) || softmax(s)) of teacher scores t and model scores s, averaged over queries.
 
     Stage `train` supplies the teacher's scores of each query's own documents; unscored documents are skipped. A query
     with fewer than two scored documents is skipped; the loss does not depend on which document is the positive.

@@ -64,7 +64,7 @@ def read_json(path: Path, form: type = dict) -> Any:
 
 @contextmanager
 def in_form(folder: Path) -> Iterator[None]:
-    """Raise ModelError for errors that malformed JSON files in a model's folder cause in the block."""
+    """Convert errors that unexpected JSON content in a model's folder causes in the `with` body to ModelError."""
     try:
         yield
     except (TypeError, AttributeError, LookupError, ValueError) as error:

@@ -43,7 +43,7 @@ class RecordedRun:
 
     @property
     def dataset(self) -> str:
-        """The dataset as in the recipe, with folders cut to their names."""
+        """The recipe's dataset: its source or else its name, with folder paths reduced to their last part."""
         named = dataset_name(self.lock["tree"].get(DATASET, ""))
         return str(named.get("source") or named.get("name")) if isinstance(named, Mapping) else str(named)
 

@@ -59,7 +59,7 @@ def ranked(title: str, preset: str, *systems: str) -> Book:
 
 
 def add_system(book: Book, preset: str, system: str, **options: Any) -> None:
-    """Add `ance`, a system of `BASELINES`, or one of `WARM`, which continues from BM25 Neg if the book has it."""
+    """Add one system: `ance`, or a key of `BASELINES` or `WARM`; those of `WARM` continue from BM25 Neg if present."""
     if system == "ance":
         add_refreshed(book, preset)
         if preset == "paper":

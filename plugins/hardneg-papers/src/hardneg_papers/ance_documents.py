@@ -75,11 +75,11 @@ def ance_table1_document(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
-    """The rows without a warm-up in Table 1 of ANCE on documents: four baselines.
+    """The four baselines without a warm-up in ANCE's Table 1, on documents.
 
     `hardneg recipe run ance-baselines-document` takes an hour. Source: Xiong et al., ICLR 2021, section 5 and Table 1.
     For rows with a warm-up, see ance-table1-document. Expected from the paper preset: the document columns of that
-    table (not run by us), and in Table 6, for BM25+Rand Neg, R@100, holes, overlap with BM25: .240, 21.4%, 21.0%.
+    table (not run by us); in Table 6, BM25+Rand Neg has R@100 .240, holes 21.4% and overlap with BM25 21.0%.
     """
     book = ance.ranked("ANCE's baselines on documents", preset, *ance.BASELINES)
     documents(book, preset)

@@ -35,7 +35,7 @@ class PyNamesCollection(installed_docs.PyDocsCollection):
     """The collection of `pydocs` with answers."""
 
     def answers(self, split: str) -> Iterator[records.Answers]:
-        """Yield each query's answers, perhaps none: last parts of its passages' names that occur in these passages."""
+        """Yield each query's answers, possibly none: the last part of a relevant passage's name if its text has it."""
         contents = {document.doc_id: document.text for document in self.passages}
         for query, doc_ids in self.by_split[split]:
             names = {doc_id: doc_id.rpartition(".")[2] for doc_id in doc_ids}

@@ -81,7 +81,7 @@ def _refusals(table: HubTable) -> Iterator[Any]:
             advice = f"use {copy}"
         elif "gated" in str(error).lower():
             reason = "the dataset is gated"
-            advice = f"accept its terms on {datasets.config.HF_ENDPOINT}/datasets/{table.repo}, and run `hf auth login`"
+            advice = f"accept its terms at {datasets.config.HF_ENDPOINT}/datasets/{table.repo}, and run `hf auth login`"
         at = f" at revision {table.revision}" if table.revision else ""
         raise DataError(f"{table.title}{at} cannot be opened: {reason}; {advice}") from error
 

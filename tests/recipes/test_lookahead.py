@@ -143,7 +143,7 @@ def test_the_command_says_what_is_missing_and_what_to_do(tmp_path: Path) -> None
         hub.model("FacebookAI/roberta-base", files)
         ready = run_in(tmp_path, hub, line)
     assert both.returncode == 4 and "missing  data hf:mteb/msmarco" in both.stdout
-    assert f"accept its terms on {hub.address}/FacebookAI/roberta-base" in both.stdout
+    assert f"accept its terms at {hub.address}/FacebookAI/roberta-base" in both.stdout
     assert "2 of 5 missing" in both.stdout and both.stderr == ""
     assert gated.returncode == 6 and json.loads(gated.stdout)["ready"] is False
     assert ready.returncode == 0 and "ready: everything is here or can be downloaded" in ready.stdout

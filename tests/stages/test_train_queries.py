@@ -171,8 +171,8 @@ def test_centroids_need_a_product_quantised_index(made: tuple[Path, Store, Outco
 @pytest.mark.parametrize(
     ("setting", "told"),
     [
-        ("schedule=static", "schedule static: give negatives"),
-        ("refresh_every=5", "schedule dynamic: remove refresh_every"),
+        ("schedule=static", "negatives: missing; it is required by schedule static"),
+        ("refresh_every=5", "refresh_every: cannot be combined with schedule dynamic; remove it"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(made: tuple[Path, Store, Outcome], setting: str, told: str) -> None:

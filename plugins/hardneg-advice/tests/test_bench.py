@@ -110,7 +110,7 @@ def test_the_same_file_gives_the_same_figures_from_the_store_and_in_a_fresh_one(
         }
         told = done.output if output == "again" else told
     assert texts["first"] == texts["again"] == texts["fresh"]
-    assert "in the store" in told and "teach the model" not in told
+    assert "in the store" in told and "train the model" not in told
     assert yaml.safe_load((folder / "first" / "recipe.yaml").read_text())["seeds"] == [1, 2]
     assert load_recipe(folder / "first" / "recipe.yaml").stages["file-2-negatives"].file == "far.jsonl"
     judged = hn.bench(["near.jsonl", "far.jsonl"], "beir:data", form="triplet", model="model", store="store", **QUICK)

@@ -316,9 +316,10 @@ def unpack(
 
     Example: hardneg artifacts unpack star.tar.gz --output runs/star
     """
-    say((lock := packing.unpack(file, open_store(store), output) / layout.LOCK).parent)
+    say(folder := packing.unpack(file, open_store(store), output))
     more = f" --store {quote(str(store))}" if store else ""
-    console.say_next([("run its recipe from the lock file", f"hardneg recipe run {quote(str(lock))}{more}")])
+    command = f"hardneg recipe run {quote(str(folder / layout.LOCK))}{more}"
+    console.say_next([("run its recipe from the lock file", command)])
 
 
 @artifacts_app.command("check")

@@ -124,18 +124,7 @@ def read_tree(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path}: {error.strerror}") from None
     if not isinstance(tree, dict):
         raise RecipeError(str(path), ["the file must contain a mapping with `dataset`, `model` and `stages`"])
-    return tree["tree"] if _is_lock(tree) else tree
-
-
-def _is_lock(tree: Mapping[str, Any]) -> bool:
-    return "start_model" in tree and all(isinstance(tree.get(part), dict) for part in ("keys", "tree"))
-
-
-def locked_keys(path: Path) -> dict[str, str]:
-    """Return the keys in a lock file by step name, with the model's key as `start`; empty for other recipe files."""
-    lock = parsed(path.read_text(encoding="utf-8"))
-    keys = {START: lock["start_model"], **lock["keys"]} if _is_lock(lock) else {}
-    return {name: key for name, key in keys.items() if re.fullmatch("[0-9a-f]{32}", str(key))}
+    return tree
 
 
 def _located(error: yaml.YAMLError) -> str:
@@ -212,23 +201,27 @@ def check_values(value: Any, known: dict[int, int] | None = None, level: int = 0
 
 
 class Expanded(NamedTuple):
-    """A recipe as plain stages, with the chosen preset and the problems, one line each."""
+    """A recipe as plain stages, with the chosen preset and the problems, one line each.
+
+    locked: the keys of the steps, with `start` for the model, if the recipe is the unchanged lock file of a run.
+    """
 
     tree: dict[str, Any]
     preset: str
     problems: list[str]
+    locked: Mapping[str, str] = {}
 
 
 def expand(source: Path | RecipeFunction, preset: str | None, settings: Sequence[str]) -> Expanded:
     """Expand a recipe to plain stages, with a preset and settings applied. Raises RecipeError if it is not a recipe."""
     if isinstance(source, RecipeFunction):
         own = [setting for setting in settings if setting.partition("=")[0] in source.parameters]
-        tree, chosen, problems = _called(source, preset, own)
+        found = _called(source, preset, own)
         settings = [setting for setting in settings if setting not in own]
     else:
-        tree, chosen, problems = _merged(_read(source), preset)
-    tree, more = apply_settings(tree, settings)
-    return Expanded(tree, chosen, [*problems, *more])
+        found = _merged(_read(source), preset)
+    tree, more = apply_settings(found.tree, settings)
+    return Expanded(tree, found.preset, [*found.problems, *more], {} if settings else found.locked)
 
 
 def recipe_tree(name: str, preset: str) -> dict[str, Any]:
@@ -240,7 +233,7 @@ def plain_text(source: Path | RecipeFunction, preset: str | None, settings: Sequ
     """A recipe as YAML: the file itself if it is self-contained, else plain stages. Raises RecipeError for mistakes."""
     if isinstance(source, Path) and not preset and not settings and EXTENDS not in read_tree(source):
         return source.read_text("utf-8")
-    tree, _, problems = expand(source, preset, settings)
+    tree, _, problems, _ = expand(source, preset, settings)
     if problems:
         raise RecipeError(str(source), problems)
     return "".join(f"# {line}".rstrip() + "\n" for line in head_comment(source)) + as_yaml(tree)
@@ -325,12 +318,17 @@ class _File(NamedTuple):
     below: str
     inherited: Collection[str]
     presets: list[str]
+    locked: Mapping[str, str] = {}
 
 
 def _read(path: Path, trail: tuple[Path, ...] = ()) -> _File:
     if path.resolve() in trail or len(trail) >= _DEEPEST_EXTENDS:
         raise RecipeError(str(trail[0]), [f"{EXTENDS}: a cycle, or over {_DEEPEST_EXTENDS} levels, at {path.name}"])
     tree = read_tree(path)
+    if "start_model" in tree and all(isinstance(tree.get(part), dict) for part in ("keys", "tree")):
+        keys = {START: tree["start_model"], **tree["keys"]}
+        locked = {name: key for name, key in keys.items() if re.fullmatch("[0-9a-f]{32}", str(key))}
+        return _File(tree["tree"], None, "", (), [], locked)
     if PRESETS in tree and not isinstance(tree[PRESETS], Mapping):
         raise RecipeError(str(path), [f"{PRESETS}: must be a mapping of names to the values that they change"])
     presets, written = [*map(str, tree.get(PRESETS) or ())], tree.get(EXTENDS)
@@ -353,7 +351,7 @@ def _merged(file: _File, preset: str | None) -> Expanded:
     base, problems, below = dict[str, Any](), list[str](), file.below or (preset if preset in file.inherited else None)
     if file.parent is not None:
         above = file.parent
-        base, _, problems = _merged(above, below) if isinstance(above, _File) else _called(above, below, ())
+        base, _, problems, _ = _merged(above, below) if isinstance(above, _File) else _called(above, below, ())
         problems = [f"{EXTENDS}: {problem}" for problem in problems]
     own = {key: value for key, value in file.tree.items() if key not in (EXTENDS, PRESETS)}
     chosen = preset or ("demo" if "demo" in file.presets else "")
@@ -366,7 +364,7 @@ def _merged(file: _File, preset: str | None) -> Expanded:
     elif chosen and not NAME.fullmatch(chosen):
         problems.append(f"{PRESETS}: the name {chosen!r:.60} {NAME_RULE}")
         chosen = ""
-    return Expanded(merge(merge(base, own), changes), chosen, problems)
+    return Expanded(merge(merge(base, own), changes), chosen, problems, file.locked)
 
 
 def _no_preset(chosen: str, names: Sequence[str]) -> str:

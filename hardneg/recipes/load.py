@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from hardneg.encoders.open.resolved import ResolvedModels
 from hardneg.fields import Cut, Model, Name, Reference, each_once, parse_dataset
-from hardneg.recipes.language import EXTENDS, NAME, NAME_RULE, PRESETS, RecipeFunction, expand, locked_keys, run_command
+from hardneg.recipes.language import EXTENDS, NAME, NAME_RULE, PRESETS, RecipeFunction, expand, run_command
 from hardneg.records import DATASET, START, PluginError, RecipeError, complaint, mistakes, suggestion
 from hardneg.registry import configure, load_plugin, no_such_option, not_installed, plugin_errors, plugin_names
 from hardneg.runtime import SEED
@@ -108,9 +108,9 @@ class Recipe:
 
 def load_recipe(source: Path | RecipeFunction, preset: str | None = None, settings: Sequence[str] = ()) -> Recipe:
     """Read and check a recipe. Raises RecipeError with all mistakes and their paths."""
-    tree, chosen, problems = expand(source, preset, settings)
-    recipe = replace(check_recipe(tree, source, chosen, problems), command=run_command(source, chosen, settings))
-    return replace(recipe, locked=locked_keys(source)) if isinstance(source, Path) and not settings else recipe
+    tree, chosen, problems, locked = expand(source, preset, settings)
+    recipe = check_recipe(tree, source, chosen, problems)
+    return replace(recipe, command=run_command(source, chosen, settings), locked=locked)
 
 
 def check_recipe(

@@ -180,8 +180,9 @@ class _Writing:
             unit, splits = "document" if spec.split_by == "group" else "passage", " and ".join(empty)
             groups = wording.counted(len({query.group for query in queries}), unit)
             written = f"only {wording.counted(len(queries), 'query')} from {groups}, so none for split {splits}"
-            advice = f"set {'`split_by: passage`, ' * (unit == 'document')}the share of {splits} to 0"
-            raise errors.DataError(f"{self.name}: {written}; {advice}, or use other writers or more documents")
+            advice = "set `split_by: passage`, set" if unit == "document" else "set"
+            advice += f" the share of {splits} to 0, or use other writers or more documents"
+            raise errors.DataError(f"{self.name}: {written}; {advice}")
         return by_split
 
     def splits(self) -> Sequence[str]:

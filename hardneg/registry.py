@@ -21,7 +21,7 @@ from hardneg.records import HardnegError, PluginError, PluginSetting, UsageError
 SINGULARS = {
     "dataset": "datasets", "writer": "writers", "encoder": "encoders", "miner": "miners", "filter": "filters",
     "loss": "losses", "index": "indexes", "reranker": "rerankers",
-    "stage": "stages", "analysis": "analyses", "engine": "engines",
+    "stage": "stages", "analysis": "analyses",
 }  # fmt: skip
 KINDS = tuple(SINGULARS.values())
 CHOICES = {
@@ -31,9 +31,10 @@ CHOICES = {
         "shuffled": "hardneg.training.batch_orders:Shuffled",
         "topic-balanced": "hardneg.training.batch_orders:TopicBalanced",
     },
+    "engine": {"local": "hardneg.stages.base:Local", "ray": "hardneg_ray.engine:Ray"},
     "regularizer": {"flops": "hardneg_sparse.flops:Flops"},
 }
-"""Training options chosen by name, with options of their own, like plugins; packages cannot add any."""
+"""Options of runs and trainings chosen by name, with options of their own, like plugins; packages cannot add any."""
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: their recipe entries are more than flat options."""
 _PAPERS = (
@@ -64,7 +65,7 @@ _PACKAGES = {
         "datasets": "pycode, pynames",
         "stages": "average",
     },
-    "hardneg-ray": {"engines": "ray"},
+    "hardneg-ray": {"engine": "ray"},
     "hardneg-reader": {"stages": "read, train-reader"},
     "hardneg-seq2seq": {"writers": "seq2seq"},
     "hardneg-sparse": {"encoders": "sparse", "indexes": "impact, sparse", "regularizer": "flops"},

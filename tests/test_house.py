@@ -31,7 +31,7 @@ BOUNDS = {
     "lines of a function": 50,
     "parameters of a private function": 6,
     "public names": 81,
-    "kinds of plugins": 11,
+    "kinds of plugins": 10,
     "hooks of a stage": 10,
     "files of a walk": 29,
     "functions of a walk": 150,

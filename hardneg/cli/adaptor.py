@@ -183,7 +183,7 @@ def parameters(arguments: Mapping[str, Arg]) -> Iterator[Parameter]:
     seen = set[str]()
     for each in arguments.values():
         yield parameter(each)
-        name = "engine_option" if each.plugin == "engines" else "option"
+        name = "engine_option" if each.plugin == "engine" else "option"
         if each.plugin not in ("", "datasets") and name not in seen:
             seen.add(name)
             meaning = f"An option of the {each.name}, as KEY=VALUE or {each.name}.KEY=VALUE."

@@ -152,7 +152,7 @@ def opened(
             problem = "it starts its own processes; run hardneg without torchrun or accelerate"
             raise UsageError(f"--engine {engine}: {problem}")
         setting = types.PluginSetting(engine or layout.LOCAL, plugin_options(options or (), "--engine-option"))
-        configured = configure("engines", setting)
+        configured = configure("engine", setting)
     return TerminalSession(
         open_store(store), device, settings=settings or (), progress=console.Bars(), engine=configured
     )
@@ -195,7 +195,7 @@ def values(arguments: Mapping[str, Arg], args: Mapping[str, Any]) -> dict[str, A
         elif own[name].metrics and isinstance(raw, list):
             read[name] = metric_names(raw)
     for path, value in plugin_options(args["option"]).items() if args.get("option") else ():
-        names = [each.name for each in own.values() if each.plugin not in ("", "datasets", "engines")]
+        names = [each.name for each in own.values() if each.plugin not in ("", "datasets", "engine")]
         plugin, dot, key = path.partition(".")
         if dot and plugin not in names:
             raise UsageError(f"--option {path}: no such plugin in this command; available: {', '.join(names)}")

@@ -22,7 +22,7 @@ from hardneg.store import Target, disk_errors
 
 app = typer.Typer(
     help="List, show and write plugins: datasets, encoders, writers, miners, filters, losses, indexes, rerankers, "
-    "stages, analyses, engines.",
+    "stages and analyses.",
     no_args_is_help=True,
 )
 

@@ -100,7 +100,7 @@ Store = Annotated[str | Path | None, Arg(_STORE, cli=Path, metavar="PATH", panel
 Device = Annotated[
     str | None, Arg("cpu, cuda, cuda:1, mps; default: the best available.", panel=MACHINE, words=("cpu", "cuda", "mps"))
 ]
-_ENGINE = "The engine that runs encode, search, mine and rerank; `hardneg plugins list engines` shows all."
+_ENGINE = "The engine that runs encode, search, mine and rerank; `hardneg plugins list engine` shows all."
 
 
 class Where(TypedDict, total=False):
@@ -109,7 +109,7 @@ class Where(TypedDict, total=False):
     settings: Annotated[Sequence[str] | Mapping[str, Any], replace(get_args(Settings)[1], default=())]
     store: Store
     device: Device
-    engine: Annotated[Setting, Arg(_ENGINE, cli=str, default=layout.LOCAL, plugin="engines", panel=MACHINE)]
+    engine: Annotated[Setting, Arg(_ENGINE, cli=str, default=layout.LOCAL, plugin="engine", panel=MACHINE)]
     seed: Annotated[int, Arg("The random seed.", default=SEED)]
     progress: Annotated[bool | Progress, Arg("Show progress bars.", "an object that does", cli=bool, default=False)]
 

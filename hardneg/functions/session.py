@@ -155,12 +155,11 @@ class Session:
             check_device(arguments.name_of("device", device), "device")
         store, progress = where.get("store"), where.get("progress", False)
         shown = (NotebookBars() if progress else Logged()) if isinstance(progress, bool) else progress
-        engine = None
-        if (setting := where.get("engine")) is not None:
-            options = arguments.plugin_setting(
-                "engine", {"name": layout.LOCAL, **setting} if isinstance(setting, Mapping) else setting
-            )
-            engine = configure("engines", types.PluginSetting(options.pop("name"), options))
+        engine = where.get("engine")
+        if engine is not None and not hasattr(engine, "make"):
+            setting = {"name": layout.LOCAL, **engine} if isinstance(engine, Mapping) else engine
+            options = arguments.plugin_setting("engine", setting)
+            engine = configure("engine", types.PluginSetting(options.pop("name"), options))
         opened = usual_store(store if store in (None, "") else arguments.file_path(store, "store"))
         seed, settings = arguments.whole_number("seed", where.get("seed", SEED)), where.get("settings", ())
         return cls(opened, device, seed, setting_texts(settings), shown, engine)

@@ -403,7 +403,7 @@ class StageContext(Generic[Spec]):
 
 
 class Engine(Protocol):
-    """Interface of engines (`hardneg.engines`), which compute the blocks of stages; an engine is not part of a key."""
+    """Interface of engines, which compute the blocks of stages; an engine is not part of a key."""
 
     version: ClassVar[int]
 

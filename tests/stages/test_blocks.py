@@ -6,6 +6,7 @@ from typing import ClassVar
 import pytest
 from recipes.recipes import large_collection, plan_in, small_collection, small_part
 
+import hardneg as hn
 from hardneg.recipes import Options, Watcher, execute
 from hardneg.runtime import Silent
 from hardneg.stages import mine, rescore
@@ -67,14 +68,12 @@ def test_small_blocks(tmp_path, tiny_model, tiny_reranker, monkeypatch):
     monkeypatch.setattr(mine, "_BLOCK", 5)
     monkeypatch.setattr(rescore, "_PAIRS", 12)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    told = {"name": "denoised", "below": 0.9, "depth": 8}
-    made = tree(small_collection(tmp_path / "data"), tiny_model, told)
+    made = tree(small_collection(tmp_path / "data"), tiny_model, {"name": "denoised", "below": 0.9, "depth": 8})
     plugin = {"name": "cross-encoder", "source": str(tiny_reranker), "length": 32}
     again = {"stage": "rerank", "plugin": plugin, "run": "start-train", "split": "train", "depth": 3}
     made["stages"] |= {"again": {**again, "positives": True, "precision": "fp32"}}
     made["stages"]["start-train"]["depth"] = 4
-    plan = plan_in(tmp_path, made)
-    found = compared(plan, tmp_path)
+    found = compared(plan_in(tmp_path, made), tmp_path)
     ones = dict.fromkeys(("start-index", "start-train", "start-test", "ranked"), 1)
     assert Backwards.counts == {**ones, "mined": 8, "again": 9}
     assert found["mined"].facts["dropped as positive"] > 0 and "dropped.arrow" in found["mined"].files
@@ -88,6 +87,8 @@ def test_queries_of_a_file(tmp_path, tiny_model):
     made["stages"] = {"start-index": made["stages"]["start-index"], "own": searched}
     found = compared(plan_in(tmp_path, made), tmp_path)
     assert sorted(found["own"].files) == ["queries.arrow", "run.trec.gz"]
+    hn.encode(f"beir:{tmp_path}/data", str(tiny_model), store=tmp_path / "own", device="cpu", engine=Backwards())
+    assert Backwards.counts == {"start-index": 1, "own": 1, "index": 1}
 
 
 @pytest.mark.slow

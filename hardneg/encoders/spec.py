@@ -1,4 +1,4 @@
-"""The spec of an encoder in a recipe: its fields, adapter and prompts, and the spec completed from the model."""
+"""The spec of an encoder in a recipe, with its adapter and prompts, and the full spec, completed from the model."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ class AdapterSpec:
         return {name: getattr(self, name) for name in ("type", "rank", "alpha", "dropout", "target_modules")}
 
     def weights(self, hidden: int, layers: int) -> int:
-        """Estimate a new adapter's number of weights for six linear layers in each of `layers`; hidden: layer size."""
+        """Estimate a new adapter's number of weights, for six linear layers per transformer layer of size `hidden`."""
         return self.rank * layers * 18 * hidden
 
     def problems(self) -> list[str]:
@@ -113,7 +113,7 @@ class ModelSpec:
     pooling: `own` keeps the pooling of a SentenceTransformer; other values replace it, or add one.
     projection: output size of a linear layer after the pooling; None adds none. activation: activation of that layer.
     layer_norm: whether to add a LayerNorm after the pooling or projection.
-    similarity: `cosine` normalises vectors, `dot` does not; `maxsim` or `meanmaxsim` for token vectors.
+    similarity: `cosine` normalises vectors, `dot` does not; `maxsim` and `meanmaxsim` are for token vectors.
     query_prompt, document_prompt: text before each query or document; "" for none. `{name: NAME}` is the prompt with
         this name in the model's folder. `{task}` is replaced by the task.
     task: description of the search task, for prompts with an instruction.
@@ -188,7 +188,7 @@ class ModelSpec:
 
 
 def spec_from(content: Mapping[str, Any]) -> ModelSpec:
-    """Create the spec that `dataclasses.asdict` converted to the mapping `content`."""
+    """Create a spec from `content`, the mapping that `dataclasses.asdict` returned for it."""
     classes: dict[str, Any] = {"adapter": AdapterSpec, "encoder": PluginSetting}
     classes |= {f"{side}_prompt": PromptName for side in SIDES}
     built = {name: classes[name](**content[name]) for name in classes if isinstance(content.get(name), Mapping)}
@@ -197,7 +197,7 @@ def spec_from(content: Mapping[str, Any]) -> ModelSpec:
 
 @dataclass(frozen=True)
 class FullSpec(ModelSpec):
-    """A complete spec: each field has its value from the recipe or, if not set there, from the model."""
+    """A complete spec: fields that the recipe does not set have the model's own values."""
 
     similarity: Similarity = "cosine"
     query_prompt: str = ""
@@ -217,7 +217,7 @@ class FullSpec(ModelSpec):
 def whole_prompts(
     name: str, prompts: Mapping[str, str | PromptName], task: str | None, own: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return prompt texts by field, with names looked up in `own` and `task` inserted. Raises ModelError on failure."""
+    """Return prompt texts by field. Look up prompt names in `own` and insert `task`. Raises ModelError on failure."""
     texts = dict[str, str]()
     for field, prompt in prompts.items():
         if isinstance(prompt, PromptName) and prompt.name not in own:

@@ -51,7 +51,7 @@ class Contract:
     similarity: `cosine` or `dot`, or a distance, which an inner-product index does not support. prompts: all prompts by
     name. pooling: sentence-transformers pooling modes; "" without pooling. normalised: whether vectors have norm 1.
     dimension: vector dimension; None if undeclared. truncate_dim: dimension to truncate vectors to. dtype: dtype of the
-    weight files. code: names of custom code, which is never run, and whether vectors may depend on it.
+    weight files. code: by name of custom code (which is never run), whether vectors may depend on it.
     """
 
     similarity: str
@@ -210,7 +210,7 @@ class TableFiles:
             raise ModelError(f"model {folder}: no {self.tokenizer.name} found; copy the model again")
 
     def dimension(self) -> int | None:
-        """Return the vector dimension from the safetensors headers; None for other files."""
+        """Return the vector dimension in the safetensors headers; None if they have none. May raise ModelError."""
         from safetensors import SafetensorError, safe_open
 
         for path in (path for path in self.weights if path.suffix == ".safetensors"):
@@ -239,7 +239,7 @@ def table_files(files: ModelFolder) -> TableFiles | None:
 
 
 def own_code(files: ModelFolder) -> dict[str, bool]:
-    """Return the names of custom code that a model declares for transformers, and whether vectors may depend on it.
+    """Return, by name of the custom code that a model declares for transformers, whether vectors may depend on it.
 
     Vectors do not depend on the network's custom code if the configuration already turns off causal attention.
     """
@@ -266,7 +266,7 @@ def check_code(name: str, code: Mapping[str, bool], setting: str | None) -> None
 
 @cache
 def warn(message: str) -> None:
-    """Log a warning, but each message only once."""
+    """Log a warning, unless the same message was logged before."""
     logging.getLogger(__name__).warning(message)
 
 
@@ -275,7 +275,7 @@ def filled(spec: ModelSpec, contract: Contract, files: ModelFolder | None = None
 
     files: the model's folder, which may contain an adapter. inner: whether texts are compared by inner product.
 
-    Raises ModelError if the model uses a distance or custom code, or has no prompt with a name that the spec gives.
+    Raises ModelError if the model uses a distance or custom code, or lacks a prompt that the spec names.
     """
     modules = files.modules.items() if files else ()
     inside = [path for path, name in modules if name == "Transformer" and (path / model_files.ADAPTER).is_file()]

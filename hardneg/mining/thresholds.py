@@ -18,7 +18,7 @@ SCORE, UNSCORED, NO_POSITIVE = "score", "unscored", "no scored positive"
 Scores = NDArray[np.float64]
 
 Rule = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.bool_]]
-"""Maps candidates' scores, float32 [n], and the lowest positive's score, float32 [n] or [1], to what to keep, bool [n].
+"""Maps candidates' scores, float32 [n], and the lowest positive score, float32 [n] or [1], to a mask to keep, bool [n].
 
 Documents without a score (nan) are dropped. Comparing rules drop all documents of a query without a scored positive.
 """
@@ -40,7 +40,7 @@ FORMS: Mapping[str, Callable[[Scores, float], Scores]] = {
     "absolute": lambda away, shift: np.abs(away),
     "opposite": lambda away, shift: (away + shift) ** 2,
 }
-"""The penalty f by `form`: a function of s(d) - s(positive), float64 [n], and `shift`; log odds: -sharpness * f."""
+"""The penalty f by `form`: a function of s(d) - s(positive), float64 [n], and `shift`. Log odds are -sharpness * f."""
 
 
 def check_threshold(rule: str, name: str, value: float) -> None:
@@ -160,7 +160,7 @@ class Filtered:
         count: number of documents to keep.
         order: the order of the documents that the rule keeps: top, as in the list; scored, by descending score in the
             run labelled `scores`; random, in random order.
-        fill: `random` fills up with random documents of the list below `depth`, whatever their scores; `none` does not.
+        fill: `random` adds random documents from below `depth`, whatever their scores, up to `count`; `none` adds none.
         exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 

@@ -41,7 +41,7 @@ class SharedDocuments:
 def run_overlap(lists: Lists, others: Lists, depth: int) -> SharedDocuments:
     """Return the share of each query's top `depth` documents in `lists` that are in its top `depth` in `others`.
 
-    Queries that are missing or have no documents in either run are left out.
+    Queries that have no documents in at least one of the runs are left out.
 
     Source: ANCE (Xiong et al., ICLR 2021), table 6.
     """
@@ -194,7 +194,7 @@ class QueryWins(Analysis):
     examples: Annotated[int, Option("limit")] = Field(5, gt=0, description="Number of wins, and of losses, to print.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return counts of wins, losses and ties, and `cases` as `queries`; documents are cut to 300 characters."""
+        """Return counts of wins, losses and ties, and all cases, with document texts cut to 300 characters."""
         qrels, level, runs = inputs.qrels(), inputs.relevance_level, (inputs.run("run"), inputs.run("against"))
         ours, theirs = (next(iter(evaluate(run, qrels, [self.metric], level).values())) for run in runs)
         first, second = ({query_id: each.doc_ids for query_id, each in run.items()} for run in runs)
@@ -325,7 +325,7 @@ class RecallAtDepth(Analysis):
 
 
 def recall_at_depth(runs: Mapping[str, Any], qrels: Any, cuts: Sequence[int], level: int = 1) -> dict[str, Any]:
-    """Return the cuts, the level, and by label the mean `recall` at each cut and mean `ndcg` at the deepest.
+    """Return the cutoffs, the level and, by run label, mean `recall` at each cutoff and mean `ndcg` at the deepest.
 
     Means are over judged queries. Recall counts grades of at least `level` as relevant; nDCG uses the grades.
 

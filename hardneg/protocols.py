@@ -68,7 +68,7 @@ class Loss(Protocol):
     version: ClassVar[int]
 
     def __call__(self, batch: ScoreBatch) -> "Tensor":
-        """Return a scalar, finite for scores of any size; zero with zero gradient if there is nothing to learn."""
+        """Return a finite scalar for scores of any size; zero with zero gradient if there is nothing to learn."""
 
 
 class Searcher(Protocol):
@@ -117,7 +117,7 @@ class ProductSearcher(DenseSearcher, Protocol):
         """Return the rotation R, float32 [d, d]; R x is cut into M parts. None means no rotation."""
 
     def write_with_centroids(self, out: Path, centroids: "NDArray[np.float32]") -> None:
-        """Write an index of the same type and codes to folder `out`, with new centroids, float32 [M, C, d / M]."""
+        """Write an index with the same type and codes, but new centroids, float32 [M, C, d / M], to folder `out`."""
 
 
 RowLookup = Callable[[Sequence[str]], "NDArray[np.int64]"]
@@ -176,7 +176,7 @@ class TrainableReranker(Reranker, Protocol):
     def load(self, folder: Path | None) -> "CrossEncoder":
         """Return the network that the options specify, or the one saved in `folder`, with these options.
 
-        Repeated calls return the same weights. Its `max_seq_length` is the maximum number of tokens per pair.
+        Repeated calls return the same weights. The network's `max_seq_length` is the maximum number of tokens per pair.
         """
 
     def fingerprint(self) -> str:

@@ -61,7 +61,7 @@ def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
 
 
 def adapter_folder(adapter: AdapterSpec) -> Path | None:
-    """Return the folder of a trained adapter, downloaded if needed, else None. Raises ModelError if unavailable."""
+    """Return a trained adapter's folder, downloaded if needed; None if the adapter is new. May raise ModelError."""
     if adapter.source is None:
         return None
     folder = _located(adapter).download([model_files.ADAPTER, model_files.ADAPTER_WEIGHTS])
@@ -70,7 +70,7 @@ def adapter_folder(adapter: AdapterSpec) -> Path | None:
 
 
 def look_up_adapter(adapter: AdapterSpec | None) -> Lookup:
-    """Return a trained adapter's bytes, local and to download; 0 if new or None. Raises ModelError if unavailable."""
+    """Return the bytes of a trained adapter, local and to download, else zeros. Raises ModelError if unavailable."""
     if adapter is None or adapter.source is None:
         return Lookup()
     location = _located(adapter)
@@ -111,7 +111,7 @@ def noted(adapter: AdapterSpec) -> dict[str, Any]:
 
 
 def saved_adapter(content: Any, path: Path) -> AdapterSpec | None:
-    """Return the adapter that `noted` saved as `content` in file `path`; None for None. May raise ModelError."""
+    """Return the adapter from `content`, saved by `noted` in `path`, or None. Raises ModelError if it is malformed."""
     if content is None:
         return None
     try:

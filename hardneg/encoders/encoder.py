@@ -136,7 +136,7 @@ class Encoder:
         return parts if kept is None else [*parts, towers.Cut(kept, self.spec.similarity == "cosine")]
 
     def prompted(self, side: Side, prompt: str | None) -> "Encoder":
-        """Return an encoder with the same modules and another prompt for one side, or `self` if `prompt` is None."""
+        """Return an encoder with the same modules but the given prompt for one side; `self` if `prompt` is None."""
         if prompt is None:
             return self
         changed: dict[str, Any] = {f"{side}_prompt": prompt}
@@ -255,11 +255,11 @@ class Encoder:
         return stream.SegmentedCorpus.counted(self, corpus, cut, folder, progress, here)
 
     def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
-        """Return a writer for the encoded rows."""
+        """Return a writer that stores the encoded rows in `folder`."""
         return self.representation.writer(folder, rows, self.dimension)
 
     def save(self, folder: Path, card: str | None = None) -> None:
-        """Save the model for `SentenceTransformer` and `load_encoder`. card: README.md text. May raise ModelError."""
+        """Save the model for `SentenceTransformer(folder)`. card: README.md text. Raises ModelError if that fails."""
         loading.save_module(self.module, self.spec, folder, card)
 
 
@@ -333,7 +333,7 @@ class Inference:
     ) -> Iterator[tuple[int, Sequence[str], Encoded, _Counts]]:
         """Yield each window's start position, texts, encoded texts, and segments per text (int64 [n] or None).
 
-        Raises ModelError, with the number of the text, if a vector is not finite.
+        Raises ModelError, with the position of the text, if a vector is not finite.
         """
         group, size = list[_Window](), 0
         with ThreadPoolExecutor(TOKENISERS) as tokenisers:

@@ -39,7 +39,7 @@ class Static(resolved.FolderFamily):
 
     Args:
         dimensions: number of principal components to keep; none uses the embeddings unchanged.
-        sif: coefficient a of the token weights a / (a + frequency), by Zipf's law; none weights all tokens equally.
+        sif: coefficient a of the token weights a / (a + frequency), with Zipf frequencies; none weights tokens equally.
         untrained: whether to replace the token embeddings with random ones of the same shape and variance.
     """
 
@@ -92,7 +92,7 @@ class Static(resolved.FolderFamily):
         )
 
     def opens_alone(self, files: ModelFolder, others: Set[str]) -> bool:
-        """Return whether sentence-transformers alone is enough: it saved the folder, and `others` has no length."""
+        """Return whether sentence-transformers alone can open the model: it saved the folder, and no length is set."""
         return files.trained and contracts.table_files(files) is not None and "query_length" not in others
 
     def full(self, model: resolved.ResolvedModel) -> FullSpec:

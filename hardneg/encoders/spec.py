@@ -104,13 +104,13 @@ class AdapterSpec:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """The spec of an encoder that queries and documents share, or of a separate encoder for each.
+    """The spec of an encoder, with weights that queries and documents share or with separate weights for each.
 
     A field that is None takes its value from the model's folder; any other value overrides the folder.
 
     name: a folder, a hub id, or `packaged:all-MiniLM-L6-v2`.
     revision: a branch, tag or commit of a hub id.
-    pooling: `own` keeps the pooling of a SentenceTransformer; other values replace it, or add one.
+    pooling: `own` keeps the model's pooling; other values replace it, or add a pooling to a model without one.
     projection: output size of a linear layer after the pooling; None adds none. activation: activation of that layer.
     layer_norm: whether to add a LayerNorm after the pooling or projection.
     similarity: `cosine` normalises vectors, `dot` does not; `maxsim` and `meanmaxsim` are for token vectors.
@@ -118,7 +118,7 @@ class ModelSpec:
         this name in the model's folder. `{task}` is replaced by the task.
     task: description of the search task, for prompts with an instruction.
     code: `native` opens a model that declares custom code, but with transformers' own code; custom code is never run.
-    twins: whether queries and documents start from the same weights but are trained separately.
+    twins: whether to train separate weights for queries and documents, starting from the same model.
     query_length, document_length: maximum length in tokens, special tokens included.
     query_token_type, document_token_type: the token type (segment) of every token; 0 for both is the model's default.
     truncate_dim: number of dimensions to truncate vectors to.
@@ -163,7 +163,7 @@ class ModelSpec:
         return self.query_token_type if side == "query" else self.document_token_type
 
     def changed(self, names: Iterable[str]) -> list[str]:
-        """Return the given fields that do not have their default value."""
+        """Return the names of the given fields that differ from their defaults."""
         return [name for name in names if getattr(self, name) != getattr(ModelSpec, name)]
 
     def problems(self) -> list[str]:
@@ -188,7 +188,7 @@ class ModelSpec:
 
 
 def spec_from(content: Mapping[str, Any]) -> ModelSpec:
-    """Create a spec from `content`, the mapping that `dataclasses.asdict` returned for it."""
+    """Create a spec from `content`, a mapping returned by `dataclasses.asdict`."""
     classes: dict[str, Any] = {"adapter": AdapterSpec, "encoder": PluginSetting}
     classes |= {f"{side}_prompt": PromptName for side in SIDES}
     built = {name: classes[name](**content[name]) for name in classes if isinstance(content.get(name), Mapping)}
@@ -206,7 +206,7 @@ class FullSpec(ModelSpec):
     document_length: int = 256
 
     def prompt(self, side: Side) -> str:
-        """Return the prompt before each query or document."""
+        """Return the prompt to put before each query or document."""
         return self.query_prompt if side == "query" else self.document_prompt
 
     def length(self, side: Side) -> int:

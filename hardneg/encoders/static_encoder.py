@@ -28,7 +28,7 @@ class StaticEncoder(Encoder):
     """An encoder with a sentence-transformers `StaticEmbedding`, shared by both sides or one per side."""
 
     def parts(self, side: Side) -> list[Any]:
-        """Return the modules of one side, with a table that accepts padded texts."""
+        """Return the modules of one side, starting with a table that accepts padded texts."""
         table, *rest = super().parts(side)
         return [Bag(table.embedding), *rest]
 

@@ -1,4 +1,4 @@
-"""Encoding of a corpus: counting its rows (documents or segments), encoding them in resumable blocks, and indexing."""
+"""Encoding a corpus into an index: counting the rows (documents or segments), and encoding them in resumable blocks."""
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from hardneg.runtime import Progress, distributed
 from hardneg.store import blocks, replacing
 
 BLOCK = 1024
-"""Maximum number of rows per block: the most work lost when a run stops; an encoder family may use smaller blocks."""
+"""Maximum number of rows per block, the unit of work lost when a run stops. Encoder families may use smaller blocks."""
 _DOCUMENTS = 1024  # counted at a time
 
 

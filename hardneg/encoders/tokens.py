@@ -215,7 +215,7 @@ class Tokens:
 def tokenise(
     tokenizer: Any, texts: Sequence[str], length: int, prompt_length: int = 0, pairs: Sequence[str] | None = None
 ) -> Tokens:
-    """Tokenise texts, truncated to `length` tokens each including special tokens.
+    """Tokenise texts, each truncated to `length` tokens, special tokens included.
 
     tokenizer: a transformers tokenizer. prompt_length: see `Tokens`. pairs: second texts; the longer text is cut first.
     """

@@ -210,7 +210,7 @@ class TableFiles:
             raise ModelError(f"model {folder}: no {self.tokenizer.name} found; copy the model again")
 
     def dimension(self) -> int | None:
-        """Return the vector dimension in the safetensors headers; None if they have none. May raise ModelError."""
+        """Return the vector dimension in the safetensors headers, if any. Raises ModelError if a file is incomplete."""
         from safetensors import SafetensorError, safe_open
 
         for path in (path for path in self.weights if path.suffix == ".safetensors"):

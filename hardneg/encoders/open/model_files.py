@@ -64,7 +64,7 @@ def read_json(path: Path, form: type = dict) -> Any:
 
 @contextmanager
 def in_form(folder: Path) -> Iterator[None]:
-    """Convert errors that unexpected JSON content in a model's folder causes in the `with` body to ModelError."""
+    """Convert errors in the `with` body, caused by unexpected JSON in a model's folder, to ModelError."""
     try:
         yield
     except (TypeError, AttributeError, LookupError, ValueError) as error:
@@ -356,7 +356,7 @@ def adapted(folder: Path) -> Location:
 
 
 def network_folder(folder: Path) -> Path:
-    """Return the folder of a transformer, or of an adapter's base model. Raises ModelError if the base is missing."""
+    """Return `folder` or, if it contains an adapter, the base model's folder. Raises ModelError if that is missing."""
     if not (folder / ADAPTER).is_file():
         return folder
     base = adapted(folder)

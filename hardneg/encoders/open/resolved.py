@@ -170,7 +170,7 @@ class ResolvedModels:
     resolved: dict[str, ResolvedModel] = field(default_factory=dict)
 
     def of(self, spec: ModelSpec, fetched: bool = False) -> ResolvedModel:
-        """Return the resolved model. fetched: resolve again if files were missing. Raises the errors of `resolve`."""
+        """Return the resolved model. fetched: whether to look again for missing files. Raises errors of `resolve`."""
         model = self.resolved.get(repr(spec))
         if model is None or (fetched and model.location.folder is None):
             model = self.resolved[repr(spec)] = resolve(spec)

@@ -41,7 +41,7 @@ class InfoNCE:
             the other queries' positives.
         directions: terms of the softmax. For a query: `query-document`, `query-query`. For its positive:
             `document-query`, `document-document` (documents of other queries), `positive-positive` (other positives).
-        hardness: factor of the score, without gradient or temperature, that is added to a negative's logit.
+        hardness: multiple of a negative's score, without gradient or temperature, to add to the negative's logit.
         hardness_of: negatives to which the hardness applies: `all`, the query's `own` mined negatives, or the `others`.
     """
 
@@ -70,7 +70,7 @@ class InfoNCE:
     def needs(self) -> tuple[str, ...]:
         """The optional parts of `ScoreBatch` that the directions read.
 
-        `document-query` also requires `query_query`, because both need a batch whose rows share columns.
+        `document-query` also requires `query_query`; like `query-query`, it needs a batch whose rows share columns.
         """
         return tuple(sorted({part for direction in self.directions for part in _PARTS.get(direction, ())}))
 

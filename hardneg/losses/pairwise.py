@@ -43,7 +43,7 @@ class Bce:
 
 @dataclass(frozen=True)
 class TwoClass:
-    """Cross-entropy of a softmax over a reranker's two outputs, not relevant and relevant.
+    """Cross-entropy of a softmax over a reranker's two outputs (not relevant, relevant).
 
     The score of a pair is the difference of its two outputs, so the value equals `bce`.
 

@@ -61,7 +61,7 @@ class CrossEncoder:
             return None
 
     def load(self, folder: Path | None = None) -> Any:
-        """Load the network in `folder`, or else in the source, as a `CrossEncoder`. Raises ModelError if this fails."""
+        """Load the network from `folder` or, by default, the source, as a `CrossEncoder`. May raise ModelError."""
         from hardneg.rerankers import network
 
         own = folder or self._location.fetched().path
@@ -76,7 +76,7 @@ class CrossEncoder:
         yield from network.PairScorer.opened(self, None).rerank(requests)
 
     def check_trained(self) -> None:
-        """Raise ModelError if the source is local and has no head, or a head whose number of outputs is not `outputs`."""
+        """Raise ModelError if the source is on this machine and has no head, or its head does not match `outputs`."""
         if (folder := self._location.folder) is None:
             return
         own, problem = model_files.own_head(folder), ""

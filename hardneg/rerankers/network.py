@@ -101,7 +101,7 @@ class PairNetwork:
         return self.tokenise(queries, documents).batch(np.arange(len(queries)))
 
     def logits(self, features: dict[str, Tensor]) -> Tensor:
-        """Return the logits of n pairs, float32 [n] even under autocast, with gradients. Accept inputs on any device."""
+        """Return the logits of n pairs, float32 [n] even under autocast, with gradients, for inputs on any device."""
         placed = {name: value.to(self.device, non_blocking=True) for name, value in features.items()}
         outputs: Tensor = self.module(placed)["scores"].float()
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
@@ -182,7 +182,7 @@ class PairScorer:
         device: str | None = None,
         options: EncodeOptions | None = None,
     ) -> "PairScorer":
-        """Prepare the plugin's network from `folder` or, if None, its source. Raises ModelError if it is untrained."""
+        """Prepare the network in `folder` or in the plugin's source. Raises ModelError if untrained or unreadable."""
         module = plugin.load(folder)
         if folder is None and (check_trained := getattr(plugin, "check_trained", None)):
             check_trained()

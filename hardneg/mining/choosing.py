@@ -27,7 +27,7 @@ FILLED = "random negatives"
 LEFT_OUT = "dropped as "
 """Prefix of the facts that count dropped candidates; the reason follows."""
 SEEN_BY = "negatives relevant to queries of "
-"""Prefix of the facts that count negatives relevant in another split; its name follows. `documents` drops them."""
+"""Prefix of the facts that count negatives relevant in another split, then its name. Filter `documents` drops them."""
 LABEL = "file"
 """The label of a query's list from a file of negatives; lists from runs have the runs' labels."""
 _LISTS, _BLOCK = 1024, 1024  # queries at a time
@@ -137,8 +137,8 @@ def planted(
 ) -> Iterator[runs.QueryLists]:
     """Yield each query's lists, with withheld positives planted as false negatives for a `share` of the queries.
 
-    These queries keep only positives; withheld ones that a list lacks are appended with its last score. From the lists
-    of all other queries, withheld positives are removed. A larger share includes the queries of a smaller one.
+    The lists of these queries keep only positives; missing withheld positives are appended with the last score. The
+    lists of all other queries lose their withheld positives. A larger share includes the queries of a smaller one.
     """
     for query_id, hits in listed:
         hidden = dict.fromkeys(withheld.get(query_id, ()))
@@ -161,8 +161,8 @@ def planted(
 class ListsOfFile:
     """The negatives of each query in a file of any supported form; texts are looked up in the collection.
 
-    A file of texts is held in memory as ids. `counts` holds, by reason, the numbers of entries that were not found, and
-    of queries that are only in the file or only in the split.
+    A file of texts is held in memory as ids. `counts` holds, by reason, the number of entries that were not found and
+    the number of queries that are only in the file or only in the split.
 
     Raises:
         UsageError: the form is unknown, or does not match the file's extension.

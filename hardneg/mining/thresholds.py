@@ -18,9 +18,10 @@ SCORE, UNSCORED, NO_POSITIVE = "score", "unscored", "no scored positive"
 Scores = NDArray[np.float64]
 
 Rule = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.bool_]]
-"""Maps candidates' scores, float32 [n], and the lowest positive score, float32 [n] or [1], to a mask to keep, bool [n].
+"""Maps candidates' scores, float32 [n], and the lowest positive score, float32 [n] or [1], to a mask, bool [n].
 
-Documents without a score (nan) are dropped. Comparing rules drop all documents of a query without a scored positive.
+The mask is true for documents to keep. A missing score is nan, so unscored documents are dropped. Rules that compare
+with positives drop all documents of a query without a scored positive.
 """
 
 RULES: Mapping[str, Callable[[float], Rule]] = {
@@ -151,9 +152,9 @@ class SimAns:
 
 @dataclass(frozen=True)
 class Filtered:
-    """Up to `count` documents from the top of a list, without positives, with scores that satisfy a rule.
+    """Up to `count` documents from the top of a list that are not positives and have scores that satisfy a rule.
 
-    A subclass sets the name of the rule (`named`) and of the field with its threshold (`threshold`).
+    A subclass sets `named`, the name of the rule, and `threshold`, the name of the field with the rule's threshold.
 
     Attributes:
         depth: number of documents at the top of the list to consider.
@@ -271,7 +272,7 @@ class PosMargin(PositiveAware):
     Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-MarginPos.
 
     Attributes:
-        margin: minimum difference between that positive's score and the score of a document that is kept.
+        margin: minimum difference between the lowest score of a positive and the score of a document that is kept.
     """
 
     version: ClassVar[int] = 1
@@ -287,8 +288,8 @@ class PosPercent(PositiveAware):
     Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-PercPos.
 
     Attributes:
-        share: largest share of the positive's score that a document may have; if the positive's score s is negative,
-            the limit is s - (1 - share) |s|.
+        share: highest score of a kept document, as a share of s, the lowest score of a positive; if s is negative, the
+            limit is s - (1 - share) |s|.
     """
 
     version: ClassVar[int] = 1

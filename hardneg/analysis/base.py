@@ -273,7 +273,7 @@ class Analysis(BaseModel):
     name: the entry point's name. version: increased when the same options and inputs give a different result. title:
     the title of the report section. explained: how to read the table. paper: the table or figure reproduced. asks:
     further arguments of the command: `qrels`, `queries`, `corpus`, `withheld` (each with a `?` if optional),
-    `relevance_level`, `seed`, `device`, `stages` (a run folder's). extra: the hardneg extra that the analysis needs.
+    `relevance_level`, `seed`, `device`, `stages` (of a run folder). extra: the hardneg extra that the analysis needs.
     beside: columns that a report appends from other analyses, joined on the first cell. drawn: table columns to draw
     as bars or, if `across` is set, as lines over that column.
     """
@@ -300,7 +300,7 @@ class Analysis(BaseModel):
         """Return the results of `measure` as a table of strings."""
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Draw the results to all `paths`; by default, draw columns of the table."""
+        """Draw the results as a figure and write it to each path; by default, draw columns of the table."""
         draw_table(self.table(results), self.drawn, self.across, paths)
 
     def tables(self, results: Any) -> Sequence[Table]:
@@ -325,7 +325,7 @@ class Analysis(BaseModel):
         return values
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """Yield a message for each part that the analysis needs but the collection, described by its facts, lacks."""
+        """Yield a message for each required part that the dataset lacks. collection: facts of stage `dataset`."""
         yield from ()
 
     def encoders(self) -> Mapping[str, str]:
@@ -366,7 +366,7 @@ def write_analysis(analysis: Analysis, inputs: AnalysisInputs, folder: Path) -> 
 
 
 def sections(label: str, analyses: Sequence[Analysis], folder: Path) -> list[Section]:
-    """Return the sections of a report from the files of `write_analysis`; their titles start with `label`."""
+    """Return the report sections of analyses from the files of `write_analysis`. Titles start with `label`."""
     made = []
     with plugin_errors(analyses):
         contents = {each.name: json.loads((folder / f"{each.name}.json").read_text("utf-8")) for each in analyses}

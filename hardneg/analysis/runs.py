@@ -39,7 +39,7 @@ class SharedDocuments:
 
 
 def run_overlap(lists: Lists, others: Lists, depth: int) -> SharedDocuments:
-    """Return the share of each query's top `depth` documents in `lists` that are in its top `depth` in `others`.
+    """Return, by query, the share of the top `depth` documents in `lists` that are also in the top `depth` in `others`.
 
     Queries that have no documents in at least one of the runs are left out.
 

@@ -18,7 +18,7 @@ from hardneg.records import BEIR, DataError, PluginSetting, UsageError
 from hardneg.store import FREE as FREE, LATER as LATER, options_in_key
 
 SECTION = "section"
-"""The artifact type of a report's references to stages, of any verb, that can add a section to the report."""
+"""The artifact type in a report's reference to a stage, of any verb, that can add a section to the report."""
 
 
 class Trait(StrEnum):

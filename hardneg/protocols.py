@@ -85,7 +85,7 @@ class Searcher(Protocol):
 class StoredSearcher(Searcher, Protocol):
     """An opened index that also returns encoded documents, in the form that the encoder produces.
 
-    If documents may be large, `at_once: int` is the number of documents to request at a time.
+    An index with large documents may declare `at_once: int`, the number of documents to request at a time.
     """
 
     def encoded(self, rows: "NDArray[np.int64]") -> "Encoded":
@@ -229,7 +229,7 @@ class FilterTexts(Protocol):
     """The texts that a filter may read in addition to ranked lists."""
 
     def queries(self, query_ids: Sequence[str]) -> Sequence[str]:
-        """Return the text of each query."""
+        """Return the texts of the queries with these ids, in order."""
 
     def documents(self, doc_ids: Sequence[str]) -> Sequence[Document]:
         """Return the documents with these ids, in order. Raises DataError if one is not in the corpus."""

@@ -184,7 +184,7 @@ def _pyserini(encoder: Any) -> str:
 
 
 def with_scores(card: str, scores: _Scores, over: str) -> str:
-    """Return the card with a table of mean scores, by row and metric, before `Use`. over: description of the queries."""
+    """Return a card with a table of mean scores, by row and metric, before `Use`. over: description of the queries."""
     before, heading, after = card.rpartition("## Use")
     metrics = list(dict.fromkeys(metric for row in scores.values() for metric in row))
     lines = [["", *metrics], ["---"] * (len(metrics) + 1)]

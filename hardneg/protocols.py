@@ -127,7 +127,7 @@ RowLookup = Callable[[Sequence[str]], "NDArray[np.int64]"]
 class IndexBackend(Protocol):
     """An index backend (`hardneg.indexes`).
 
-    `input`: the data to build the index from: `"texts"`, or encoded texts, which are `"vectors"` (one per document),
+    `input` is the data to build the index from: `"texts"`, or encoded texts, which are `"vectors"` (one per document),
     `"weights"` of terms, or `"token-vectors"`.
     """
 
@@ -206,7 +206,7 @@ class LooksUp(Protocol):
     """A dataset loader that can check before a run whether its files are available, and how large they are."""
 
     def look_up(self) -> Lookup:
-        """Return the sizes of the files, local or remote, without a download. Raises an error if a file is missing."""
+        """Look up, without a download, the bytes of local and of remote files. Raises an error if a file is missing."""
 
 
 @runtime_checkable

@@ -61,7 +61,7 @@ def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
 
 
 def adapter_folder(adapter: AdapterSpec) -> Path | None:
-    """Return a trained adapter's folder, downloaded if needed; None if the adapter is new. May raise ModelError."""
+    """Return a trained adapter's folder, downloaded if needed; None if it is new. Raises ModelError if unavailable."""
     if adapter.source is None:
         return None
     folder = _located(adapter).download([model_files.ADAPTER, model_files.ADAPTER_WEIGHTS])
@@ -70,7 +70,7 @@ def adapter_folder(adapter: AdapterSpec) -> Path | None:
 
 
 def look_up_adapter(adapter: AdapterSpec | None) -> Lookup:
-    """Return the bytes of a trained adapter, local and to download, else zeros. Raises ModelError if unavailable."""
+    """Return an adapter's local bytes and bytes to download; 0 unless it is trained. Raises ModelError if missing."""
     if adapter is None or adapter.source is None:
         return Lookup()
     location = _located(adapter)

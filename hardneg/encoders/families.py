@@ -35,7 +35,7 @@ class Static(resolved.FolderFamily):
     """A table with one vector per token; the vector of a text is the mean of its token vectors.
 
     A sentence-transformers folder with a `StaticEmbedding`, a model2vec folder and `packaged:wordllama` each contain a
-    table. For any transformer, a table is created from its token embeddings, with these options.
+    table. For any transformer, a table is created from its token embeddings, with the options below.
 
     Args:
         dimensions: number of principal components to keep; none uses the embeddings unchanged.

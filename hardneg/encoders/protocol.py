@@ -1,4 +1,4 @@
-"""Protocols of encoders and of encoder families, which are plugins."""
+"""Protocols of encoders and of the plugins that open them, the encoder families."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -120,7 +120,7 @@ class EncoderFamily(Protocol):
     trainable: ClassVar[bool]
 
     def full(self, model: "ResolvedModel") -> FullSpec:
-        """Complete the spec with the model's own values, without a download. Raises ModelError if any is missing."""
+        """Complete the spec with the model's own values, without a download. Raises ModelError if one is missing."""
 
     def digest(self, model: "ResolvedModel") -> str:
         """Return the model's digest: 32 hexadecimal digits that change if the encoding of any text may change."""

@@ -44,7 +44,7 @@ class StaticEncoder(Encoder):
         return tokens.Tokens({"input_ids": ids}, offsets, {}, False, 0, {"attention_mask": 1})
 
     def segment(self, texts: Sequence[str], cut: Segments) -> tokens.SegmentTokens:
-        """Split texts into tokenised segments, each with the prompt. Raises ModelError if segments are too short."""
+        """Split texts into tokenised segments, each with the prompt. Raises ModelError if there is no room for text."""
         plain = tokens.plain_tokenizer(towers.route(self.module, "document")[0].tokenizer)
         return tokens.tokenise_segments(plain, texts, cut, self.spec.prompt("document"))
 

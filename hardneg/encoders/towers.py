@@ -20,7 +20,7 @@ from hardneg.store import choose
 
 Use = Literal["inference", "training"]
 Batching = Callable[[NDArray[np.int64], int], Iterable[NDArray[np.int64]]]
-"""A function from text lengths and a token budget to the rows of each pass (at least one), longest texts first."""
+"""A function from text lengths and a token budget to the rows of each pass (at least one row), longest texts first."""
 
 LARGE = 1_000_000
 """Minimum number of weights for precision `auto` to select bfloat16, which does not speed up smaller transformers."""
@@ -68,7 +68,7 @@ def twins(query: Sequence[nn.Module], document: Sequence[nn.Module]) -> nn.Modul
 
 
 def transformers(module: nn.Module) -> Iterable[Any]:
-    """Return the first module of each side, only once if both sides share it."""
+    """Return the first module of each side, or a single module if both sides share it."""
     return {id(first): first for first in (route(module, "query")[0], route(module, "document")[0])}.values()
 
 

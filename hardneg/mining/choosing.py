@@ -27,7 +27,7 @@ FILLED = "random negatives"
 LEFT_OUT = "dropped as "
 """Prefix of the facts that count dropped candidates; the reason follows."""
 SEEN_BY = "negatives relevant to queries of "
-"""Prefix of the facts that count negatives relevant in another split, then its name. Filter `documents` drops them."""
+"""Prefix, before a split's name, of facts that count negatives relevant in that split; see filter `documents`."""
 LABEL = "file"
 """The label of a query's list from a file of negatives; lists from runs have the runs' labels."""
 _LISTS, _BLOCK = 1024, 1024  # queries at a time
@@ -138,7 +138,7 @@ def planted(
     """Yield each query's lists, with withheld positives planted as false negatives for a `share` of the queries.
 
     The lists of these queries keep only positives; missing withheld positives are appended with the last score. The
-    lists of all other queries lose their withheld positives. A larger share includes the queries of a smaller one.
+    withheld positives of all other queries are removed. A larger share includes the queries of a smaller one.
     """
     for query_id, hits in listed:
         hidden = dict.fromkeys(withheld.get(query_id, ()))

@@ -94,8 +94,8 @@ class SimAns:
             documents, which shifts the other way from the paper).
         positive: which score to use if a query has several scored positives: drawn, the score of a random one, as
             published; mean; lowest.
-        without_positive: what a query without a scored positive gets: last, the lowest-ranked documents of the top, as
-            in the code; drop, no negatives.
+        without_positive: what a query without a scored positive gets: last, the lowest-ranked documents within `depth`,
+            as in the code; drop, no negatives.
         exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 

@@ -61,7 +61,7 @@ class CrossEncoder:
             return None
 
     def load(self, folder: Path | None = None) -> Any:
-        """Load the network from `folder` or, by default, the source, as a `CrossEncoder`. May raise ModelError."""
+        """Load a `CrossEncoder` from `folder` or, by default, from the source. Raises ModelError if that fails."""
         from hardneg.rerankers import network
 
         own = folder or self._location.fetched().path

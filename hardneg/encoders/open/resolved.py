@@ -1,6 +1,6 @@
 """The resolution of a model: from its name to its location, family, contract, digest and weights.
 
-A model is resolved once. After that, nothing depends on its name, only on the resolved model and its family.
+A model is resolved once. Later steps use only the resolved model and its family, not the name.
 """
 
 from collections.abc import Iterator, Set
@@ -38,8 +38,8 @@ _OTHERS |= dict.fromkeys(("MultiVectorEncoder", "ColBERT", "HF_ColBERT"), "multi
 class ResolvedModel:
     """A located model and its encoder family.
 
-    spec: the spec of the model; for an adapter folder, of the base model with the adapter. location: location of the
-    files. family: the encoder family plugin. origins: spec and location as given, then as resolved if different.
+    spec: the given spec or, for an adapter's folder, the spec of the base model with the adapter. location: location of
+    the files. family: the encoder family plugin. origins: spec and location as given, then as resolved if different.
     """
 
     spec: ModelSpec
@@ -54,7 +54,7 @@ class ResolvedModel:
 
     @property
     def known_family(self) -> EncoderFamily | None:
-        """The encoder family, if the spec sets one or the model is on this machine; None before a download."""
+        """The encoder family; None if the spec sets none and the model must first be downloaded."""
         spec, location = self.origins[0]
         return None if spec.encoder is None and location.folder is None else self.family
 

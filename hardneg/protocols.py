@@ -89,7 +89,7 @@ class StoredSearcher(Searcher, Protocol):
     """
 
     def encoded(self, rows: "NDArray[np.int64]") -> "Encoded":
-        """Return the decoded documents at rows int64 [n]; their scores equal the index scores up to rounding."""
+        """Return the decoded documents at the given rows, int64 [n]. They score as in the index, up to rounding."""
 
 
 @runtime_checkable
@@ -97,7 +97,7 @@ class DenseSearcher(Searcher, Protocol):
     """An opened index that also returns its vectors."""
 
     def vectors(self, rows: "NDArray[np.int64]") -> "NDArray[np.float32]":
-        """Return the vectors at rows int64 [n], float32 [n, d], decoded and rotated back.
+        """Return the vectors at the given rows, int64 [n], as float32 [n, d], decoded and rotated back.
 
         The inner product of a query and a returned vector equals the index score up to rounding.
         """
@@ -108,7 +108,7 @@ class ProductSearcher(DenseSearcher, Protocol):
     """An opened index whose vectors are M concatenated centroids, times the transposed rotation if there is one."""
 
     def codes(self, rows: "NDArray[np.int64]") -> "NDArray[np.uint8]":
-        """Return the codes of rows int64 [n]: uint8 [n, M]."""
+        """Return the codes of the given rows, int64 [n], as uint8 [n, M]."""
 
     def centroids(self) -> "NDArray[np.float32]":
         """Return the centroids, float32 [M, C, d / M], with C = 256 for 8-bit codes."""
@@ -206,7 +206,7 @@ class LooksUp(Protocol):
     """A dataset loader that can check before a run whether its files are available, and how large they are."""
 
     def look_up(self) -> Lookup:
-        """Look up, without a download, the bytes of local and of remote files. Raises an error if a file is missing."""
+        """Return the size of local and of remote files in bytes, without a download. Raises an error if one is missing."""
 
 
 @runtime_checkable
@@ -222,7 +222,7 @@ class SessionWriter(Protocol):
     """A query writer that opens a resource once for all documents, such as a network or server connections."""
 
     def writing(self, counts: MutableMapping[str, float], device: str | None) -> AbstractContextManager[QueryWriter]:
-        """Return the opened writer, which adds usage, such as tokens, to `counts` when the block ends."""
+        """Return a context manager that yields the open writer and then adds usage, such as tokens, to `counts`."""
 
 
 class FilterTexts(Protocol):

@@ -317,7 +317,7 @@ class Analysis(BaseModel):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Convert the command's arguments to fields. types: artifact types of the run folder's stages, by name.
+        """Convert the command's arguments, `values`, to fields. types: artifact type of each stage of the run folder.
 
         Raises:
             UsageError: a value is missing, or values contradict each other.

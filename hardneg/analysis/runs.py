@@ -23,7 +23,7 @@ Lists = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class SharedDocuments:
-    """Shares of common documents by query, from 0 to 1. left_out: number of queries left out, by reason."""
+    """The share of common documents of each query, from 0 to 1. left_out: number of queries left out, by reason."""
 
     shares: Mapping[str, float]
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class SharedDocuments:
 def run_overlap(lists: Lists, others: Lists, depth: int) -> SharedDocuments:
     """Return, by query, the share of the top `depth` documents in `lists` that are also in the top `depth` in `others`.
 
-    Queries that have no documents in at least one of the runs are left out.
+    Queries without documents in `lists` or in `others` are left out.
 
     Source: ANCE (Xiong et al., ICLR 2021), table 6.
     """
@@ -264,10 +264,10 @@ def cases(
         qrels: the relevance judgements.
 
     Returns:
-        For each `query_id`, the metric of `ours` and `theirs`, and the `difference`, which is 0 if only rounding
-        differs. `rank`, `documents`: the first rank at which the lists differ and the winner's document is more
-        relevant, or else the first rank at which they differ; rank 0 if the lists are the same. `relevance` is None for
-        unjudged documents.
+        One case per query: `query_id`, the metric of `ours` and `theirs`, and the `difference`, 0 if due to rounding.
+        `rank` is the first rank at which the better run has a more relevant document or, failing that, at which the
+        lists differ; it is 0 if they are the same. `documents` are both documents at that rank, each with `doc_id` and
+        `relevance` (None if unjudged), or None.
 
     Source: ANCE (Xiong et al., ICLR 2021), tables 8 and 9.
     """

@@ -70,7 +70,7 @@ def adapter_folder(adapter: AdapterSpec) -> Path | None:
 
 
 def look_up_adapter(adapter: AdapterSpec | None) -> Lookup:
-    """Return an adapter's local bytes and bytes to download; 0 unless it is trained. Raises ModelError if missing."""
+    """Return an adapter's size in bytes, local and to download; 0 unless trained. Raises ModelError if unavailable."""
     if adapter is None or adapter.source is None:
         return Lookup()
     location = _located(adapter)

@@ -232,7 +232,7 @@ class Encoder:
 
         advance: called with the number of texts in each pass. cut: how to split documents into segments, if at all.
 
-        Raises ModelError if a value is not finite, or a first window of over 15 distinct texts has only equal vectors.
+        Raises ModelError if a value is not finite, or the first window has over 15 distinct texts with equal vectors.
         """
         for number, (start, texts, encoded, _) in enumerate(
             Inference.of(self, side, options, cut).windows(windows, advance)

@@ -116,7 +116,7 @@ class Static(resolved.FolderFamily):
         return resolved.digest_of(["static", table.normalised, read], full)
 
     def look_up(self, model: resolved.ResolvedModel) -> Lookup:
-        """Return the bytes of local files and of files to download. Raises ModelError if a file is missing."""
+        """Return the size in bytes of local files and of files to download. Raises ModelError if a file is missing."""
         table = None if model.location.folder is None else contracts.table_files(model.files)
         if table is None:
             return model.location.look_up()

@@ -126,7 +126,7 @@ class EncoderFamily(Protocol):
         """Return the model's digest: 32 hexadecimal digits that change if the encoding of any text may change."""
 
     def look_up(self, model: "ResolvedModel") -> Lookup:
-        """Return the bytes of the model's local files and of files to download. Raises ModelError if unavailable."""
+        """Return the size in bytes of local files and of files to download. Raises ModelError if unavailable."""
 
     def load(self, model: "ResolvedModel", device: str | None = None, precision: str | None = None) -> TextEncoder:
-        """Open the model on a device; precision None is for training. Raises ModelError if the model is unusable."""
+        """Open the model on a device, for training if `precision` is None. Raises ModelError if it is unusable."""

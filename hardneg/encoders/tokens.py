@@ -67,7 +67,7 @@ class Frame:
 
     @classmethod
     def of(cls, tokenizer: Any, pair: bool) -> "Frame | None":
-        """Detect a tokenizer's frame by encoding one-character texts or pairs; None if no character yields tokens."""
+        """Detect the frame of texts, or of pairs if `pair` is true, by encoding examples; None if no tokens result."""
         for letter in ("a", "1", "."):
             encoding = tokenizer.encode(*[letter] * (1 + pair))
             of_part = encoding.sequence_ids

@@ -256,7 +256,7 @@ def own_code(files: ModelFolder) -> dict[str, bool]:
 
 
 def check_code(name: str, code: Mapping[str, bool], setting: str | None) -> None:
-    """Raise ModelError if vectors may depend on custom code and `setting` is not native; otherwise log a warning."""
+    """Raise ModelError if vectors may depend on custom code and `setting` (spec.code) is not native; otherwise warn."""
     named = f"model {name!r} declares custom code ({', '.join(code)}), which is not run"
     if any(code.values()) and setting != "native":
         advice = "if transformers' own code computes the same vectors, set code: native; otherwise"
@@ -300,7 +300,7 @@ def filled(spec: ModelSpec, contract: Contract, files: ModelFolder | None = None
 
 
 def overrides(spec: ModelSpec, contract: Contract) -> dict[str, tuple[Any, Any]]:
-    """Return the fields in which a spec overrides the model, by name, as pairs (spec value, model value)."""
+    """Return, by name of each field in which a spec overrides the model, the spec's and the model's value."""
     stated = {name: (getattr(spec, name), getattr(contract, name)) for name in (*OWN, "truncate_dim")}
     pooled = {"pooling": (spec.pooling, contract.pooling or "none")} if spec.pooling != "own" else {}
     return {name: pair for name, pair in (stated | pooled).items() if pair[0] is not None and pair[0] != pair[1]}

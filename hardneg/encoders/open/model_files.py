@@ -270,7 +270,7 @@ class Location:
         return replace(self, folder=folder)
 
     def look_up(self) -> Lookup:
-        """Return the bytes of local files and of files to download. Raises ModelError if the model is unavailable."""
+        """Return the size in bytes of local files and of files to download. Raises ModelError if unavailable."""
         here = self.path if self.commit is None else _cached_folder(self.name, self.commit)
         try:
             if here is not None:

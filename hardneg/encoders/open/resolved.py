@@ -98,7 +98,7 @@ class ResolvedModel:
         return self.family.digest(self)
 
     def look_up(self) -> Lookup:
-        """Return the bytes of local files and of files to download. Raises ModelError if there is no such model."""
+        """Return the size in bytes of local files and of files to download. Raises ModelError if there are none."""
         return self.family.look_up(self)
 
     @property
@@ -242,7 +242,7 @@ class FolderFamily:
         return True
 
     def digest(self, model: ResolvedModel) -> str:
-        """Return a digest of the options and the hub commit or, if local, the files. Raises ModelError if missing."""
+        """Return a digest of the options and either the hub commit or the files. Raises ModelError if unavailable."""
         if model.location.folder is not None:
             self.check_class(model.files)
         for spec, location in model.origins:
@@ -255,7 +255,7 @@ class FolderFamily:
         return digest_of(module_contents(model.location.path), model.full)
 
     def look_up(self, model: ResolvedModel) -> Lookup:
-        """Return the bytes of local files and of files to download, adapters included."""
+        """Return the size in bytes of local files and of files to download, adapters included."""
         files, adapter = model.location.look_up(), adapters.look_up_adapter(model.spec.adapter)
         return Lookup(files.there + adapter.there, files.ahead + adapter.ahead, files.note or adapter.note)
 
@@ -384,7 +384,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def opening(what: str, folder: Path | str, seed: int = FIXED) -> Iterator[None]:
-    """Seed the random initialisation of missing weights, and convert errors in the block to ModelError."""
+    """Seed the initialisation of missing weights, and convert errors in the block to ModelErrors about `what`."""
     import torch
 
     with quiet(), torch.random.fork_rng(devices=[]):

@@ -206,7 +206,7 @@ class LooksUp(Protocol):
     """A dataset loader that can check before a run whether its files are available, and how large they are."""
 
     def look_up(self) -> Lookup:
-        """Return the size of local and of remote files in bytes, without a download. Raises an error if one is missing."""
+        """Return the size in bytes of local and remote files, without downloads. Raises an error if one is missing."""
 
 
 @runtime_checkable

@@ -191,7 +191,7 @@ class Encoder:
         return self.representation.collect(tensor.detach())
 
     def tensor(self, encoded: Encoded) -> Tensor:
-        """Copy texts as stored in an index to a tensor on the device, in the form that `embed` returns."""
+        """Copy encoded texts of an index to a tensor on the device, in the form that `embed` returns."""
         return self.representation.tensor(encoded, self.device)
 
     def truncated(self, encoded: Tensor, dimension: int) -> Tensor:
@@ -315,7 +315,7 @@ class Inference:
 
     @classmethod
     def of(cls, encoder: Encoder, side: Side, options: EncodeOptions, cut: Segments | None = None) -> "Inference":
-        """Prepare a model to encode one side with the options. cut: how to split documents into segments, if at all."""
+        """Prepare a model to encode one side with `options`. cut: how to split documents into segments, if at all."""
         device, (first, *rest) = encoder.device, encoder.parts(side)
         whole = next(first.parameters()).dtype == torch.float32
         wanted = (whole or options.precision == "bf16") and towers.takes_bf16(options.precision, first, "inference")

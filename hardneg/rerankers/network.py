@@ -182,7 +182,7 @@ class PairScorer:
         device: str | None = None,
         options: EncodeOptions | None = None,
     ) -> "PairScorer":
-        """Prepare the network in `folder` or, if None, in the plugin's source. Raises ModelError if it is untrained."""
+        """Prepare the network in `folder` or, if None, in the source. Raises ModelError if the source is untrained."""
         module = plugin.load(folder)
         if folder is None and (check_trained := getattr(plugin, "check_trained", None)):
             check_trained()

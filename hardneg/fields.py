@@ -18,11 +18,11 @@ from hardneg.records import BEIR, DataError, PluginSetting, UsageError
 from hardneg.store import FREE as FREE, LATER as LATER, options_in_key
 
 SECTION = "section"
-"""The artifact type by which a report refers to any stage that can add a section to it, whatever the stage's verb."""
+"""The artifact type in a report's reference to a stage, of any verb, that can add a section to the report."""
 
 
 class Trait(StrEnum):
-    """Traits of an artifact that can rule it out as a stage's input; an external verb may define others."""
+    """Traits of an artifact that can rule it out as a stage's input. An external verb may define further traits."""
 
     TEXTS = "contains text, not vectors"
     SEGMENTS = "has several vectors per document"
@@ -70,7 +70,7 @@ class PluginKind:
 
 @dataclass(frozen=True)
 class InputFile:
-    """Marks a field as the path or paths of input files, whose content is part of the key; form: what they contain."""
+    """Marks a field as the path or paths of input files. Their content is part of the key. form: what they contain."""
 
     form: str
 
@@ -79,9 +79,9 @@ class InputFile:
 class Option:
     """A field's command-line option; by default `--FIELD-NAME`, with the field's description as help.
 
-    flag: the option's name, if another. same: its aliases. argument: whether it is a positional argument instead.
-    metavar: the form of the value in the help. one_of: a field that maps labels to paths; one of its paths may be given
-    instead of the label. placed: whether values are labelled by position, not by path.
+    flag: the option's name, if not the default; `-` for no option. same: aliases of the option. argument: whether it is
+    a positional argument instead. metavar: the form of the value in the help. one_of: a field that maps labels to
+    paths; a path from it may be given instead of a label. placed: whether values are labelled by position, not by path.
     """
 
     flag: str = ""
@@ -160,7 +160,7 @@ def parse_names(value: Any) -> Any:
 
 
 def parse_dimensions(value: Any) -> Any:
-    """Return weights by number of dimensions, largest number first; numbers in a list weigh 1; keep other values."""
+    """Return weights by number of dimensions, largest first. Numbers in a list have weight 1. Keep other values."""
     if isinstance(value, list | tuple):
         value = dict.fromkeys(each_once(value), 1.0)
     if isinstance(value, Mapping):
@@ -169,7 +169,7 @@ def parse_dimensions(value: Any) -> Any:
 
 
 def known_metric(name: str, answers: bool = False) -> str:
-    """Return a metric's name unchanged; with `answers`, `answer@k` is known. Raises ValueError for unknown names."""
+    """Return a metric's name unchanged. Raises ValueError for unknown names. answers: whether `answer@k` is known."""
     from hardneg.evaluation import metrics
 
     try:
@@ -235,7 +235,7 @@ def has_answers(collection: Mapping[str, Any], split: str) -> bool:
 
 
 def marked(model: BaseModel, mark: type[_Mark]) -> Iterator[tuple[str, _Mark, Any]]:
-    """Yield path, mark and value of each field with a mark of the given type, also in nested models and containers.
+    """Yield the path, mark and value of each field marked with `mark`, including those in nested models and containers.
 
     In a path, a model in a list is identified by its name if it has one, any other list item by its position.
     """

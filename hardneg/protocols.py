@@ -68,7 +68,7 @@ class Loss(Protocol):
     version: ClassVar[int]
 
     def __call__(self, batch: ScoreBatch) -> "Tensor":
-        """Return a scalar, finite for scores of any size; zero with zero gradient if there is nothing to learn."""
+        """Return a finite scalar for scores of any size; zero with zero gradient if there is nothing to learn."""
 
 
 class Searcher(Protocol):
@@ -85,11 +85,11 @@ class Searcher(Protocol):
 class StoredSearcher(Searcher, Protocol):
     """An opened index that also returns encoded documents, in the form that the encoder produces.
 
-    If documents may be large, `at_once: int` is the number of documents to request at a time.
+    An index with large documents may declare `at_once: int`, the number of documents to request at a time.
     """
 
     def encoded(self, rows: "NDArray[np.int64]") -> "Encoded":
-        """Return the decoded documents at rows int64 [n]; their scores equal the index scores up to rounding."""
+        """Return the decoded documents at the given rows, int64 [n]. They score as in the index, up to rounding."""
 
 
 @runtime_checkable
@@ -97,7 +97,7 @@ class DenseSearcher(Searcher, Protocol):
     """An opened index that also returns its vectors."""
 
     def vectors(self, rows: "NDArray[np.int64]") -> "NDArray[np.float32]":
-        """Return the vectors at rows int64 [n], float32 [n, d], decoded and rotated back.
+        """Return the vectors at the given rows, int64 [n], as float32 [n, d], decoded and rotated back.
 
         The inner product of a query and a returned vector equals the index score up to rounding.
         """
@@ -108,7 +108,7 @@ class ProductSearcher(DenseSearcher, Protocol):
     """An opened index whose vectors are M concatenated centroids, times the transposed rotation if there is one."""
 
     def codes(self, rows: "NDArray[np.int64]") -> "NDArray[np.uint8]":
-        """Return the codes of rows int64 [n]: uint8 [n, M]."""
+        """Return the codes of the given rows, int64 [n], as uint8 [n, M]."""
 
     def centroids(self) -> "NDArray[np.float32]":
         """Return the centroids, float32 [M, C, d / M], with C = 256 for 8-bit codes."""
@@ -117,7 +117,7 @@ class ProductSearcher(DenseSearcher, Protocol):
         """Return the rotation R, float32 [d, d]; R x is cut into M parts. None means no rotation."""
 
     def write_with_centroids(self, out: Path, centroids: "NDArray[np.float32]") -> None:
-        """Write an index of the same type and codes to folder `out`, with new centroids, float32 [M, C, d / M]."""
+        """Write an index with the same type and codes, but new centroids, float32 [M, C, d / M], to folder `out`."""
 
 
 RowLookup = Callable[[Sequence[str]], "NDArray[np.int64]"]
@@ -127,7 +127,7 @@ RowLookup = Callable[[Sequence[str]], "NDArray[np.int64]"]
 class IndexBackend(Protocol):
     """An index backend (`hardneg.indexes`).
 
-    `input`: the data to build the index from: `"texts"`, or encoded texts, which are `"vectors"` (one per document),
+    `input` is the data to build the index from: `"texts"`, or encoded texts, which are `"vectors"` (one per document),
     `"weights"` of terms, or `"token-vectors"`.
     """
 
@@ -176,7 +176,7 @@ class TrainableReranker(Reranker, Protocol):
     def load(self, folder: Path | None) -> "CrossEncoder":
         """Return the network that the options specify, or the one saved in `folder`, with these options.
 
-        Repeated calls return the same weights. Its `max_seq_length` is the maximum number of tokens per pair.
+        Repeated calls return the same weights. The network's `max_seq_length` is the maximum number of tokens per pair.
         """
 
     def fingerprint(self) -> str:
@@ -206,7 +206,7 @@ class LooksUp(Protocol):
     """A dataset loader that can check before a run whether its files are available, and how large they are."""
 
     def look_up(self) -> Lookup:
-        """Return the sizes of the files, local or remote, without a download. Raises an error if a file is missing."""
+        """Return the size in bytes of local and remote files, without downloads. Raises an error if one is missing."""
 
 
 @runtime_checkable
@@ -222,14 +222,14 @@ class SessionWriter(Protocol):
     """A query writer that opens a resource once for all documents, such as a network or server connections."""
 
     def writing(self, counts: MutableMapping[str, float], device: str | None) -> AbstractContextManager[QueryWriter]:
-        """Return the opened writer, which adds usage, such as tokens, to `counts` when the block ends."""
+        """Return a context manager that yields the open writer and then adds usage, such as tokens, to `counts`."""
 
 
 class FilterTexts(Protocol):
     """The texts that a filter may read in addition to ranked lists."""
 
     def queries(self, query_ids: Sequence[str]) -> Sequence[str]:
-        """Return the text of each query."""
+        """Return the texts of the queries with these ids, in order."""
 
     def documents(self, doc_ids: Sequence[str]) -> Sequence[Document]:
         """Return the documents with these ids, in order. Raises DataError if one is not in the corpus."""

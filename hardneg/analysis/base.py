@@ -78,7 +78,7 @@ class AnalysisInputs(Protocol):
         """Return the relevance judgements of the split."""
 
     def relevant(self) -> Mapping[str, Sequence[str]]:
-        """Return all known relevant documents by query, from every split and of every relevant grade."""
+        """Return all known relevant documents by query, from all splits and with any relevant grade."""
 
     def withheld(self) -> Mapping[str, Sequence[str]]:
         """Return the positives withheld from training, by query."""
@@ -122,7 +122,7 @@ class AnalysisInputs(Protocol):
         """Open an index and the model that encodes its queries."""
 
     def runs(self, field_name: str, labels: Iterable[str]) -> dict[str, Run]:
-        """Return, by label, the run that the reference `field_name.label` points to, for each of `labels`."""
+        """Return the run of each reference `field_name.label`, by label."""
         return {label: self.run(f"{field_name}.{label}") for label in labels}
 
     def positives(self) -> dict[str, list[str]]:
@@ -270,12 +270,12 @@ class Analysis(BaseModel):
     The docstring of a subclass is the help of its command and ends with an `Example:`; the descriptions of its fields
     are the help of its options.
 
-    name: the entry point's name. version: increased when the same options and inputs give another result. title: the
-    title of the report section. explained: how to read the table. paper: the table or figure reproduced. asks: more
-    arguments of the command: `qrels`, `queries`, `corpus`, `withheld` (each with a `?` if optional), `relevance_level`,
-    `seed`, `device`, `stages` (of a run folder, by name). extra: the hardneg extra that it needs. beside: columns that
-    a report appends from other analyses, joined on the first cell. drawn: the table columns in the figure, as bars, or
-    as lines along the column `across`.
+    name: the entry point's name. version: increased when the same options and inputs give a different result. title:
+    the title of the report section. explained: how to read the table. paper: the table or figure reproduced. asks:
+    further arguments of the command: `qrels`, `queries`, `corpus`, `withheld` (each with a `?` if optional),
+    `relevance_level`, `seed`, `device`, `stages` (of a run folder). extra: the hardneg extra that the analysis needs.
+    beside: columns that a report appends from other analyses, joined on the first cell. drawn: table columns to draw
+    as bars or, if `across` is set, as lines over that column.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -300,7 +300,7 @@ class Analysis(BaseModel):
         """Return the results of `measure` as a table of strings."""
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Draw the results to all `paths`; by default, draw columns of the table."""
+        """Draw the results as a figure and write it to each path; by default, draw columns of the table."""
         draw_table(self.table(results), self.drawn, self.across, paths)
 
     def tables(self, results: Any) -> Sequence[Table]:
@@ -317,7 +317,7 @@ class Analysis(BaseModel):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Convert the command's arguments to fields. types: artifact types of the run folder's stages, by name.
+        """Convert the command's arguments, `values`, to fields. types: artifact type of each stage of the run folder.
 
         Raises:
             UsageError: a value is missing, or values contradict each other.
@@ -325,11 +325,11 @@ class Analysis(BaseModel):
         return values
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """Yield a line for each part that this analysis needs but that the facts in `collection` do not list."""
+        """Yield a message for each required part that the dataset lacks. collection: facts of stage `dataset`."""
         yield from ()
 
     def encoders(self) -> Mapping[str, str]:
-        """Return, for the path of each omitted model reference, the index that was encoded with the model to use.
+        """Return, by path of each omitted model reference, the index that was encoded with the model to use.
 
         By default, `models` have the labels of `indexes`, and `model` belongs to `index`.
         """
@@ -366,7 +366,7 @@ def write_analysis(analysis: Analysis, inputs: AnalysisInputs, folder: Path) -> 
 
 
 def sections(label: str, analyses: Sequence[Analysis], folder: Path) -> list[Section]:
-    """Return the sections of a report from the files of `write_analysis`; their titles start with `label`."""
+    """Return the report sections of analyses from the files of `write_analysis`. Titles start with `label`."""
     made = []
     with plugin_errors(analyses):
         contents = {each.name: json.loads((folder / f"{each.name}.json").read_text("utf-8")) for each in analyses}

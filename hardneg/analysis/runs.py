@@ -23,7 +23,7 @@ Lists = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class SharedDocuments:
-    """Shares of common documents by query, from 0 to 1. left_out: number of queries left out, by reason."""
+    """The share of common documents of each query, from 0 to 1. left_out: number of queries left out, by reason."""
 
     shares: Mapping[str, float]
     left_out: Mapping[str, int] = field(default_factory=dict)
@@ -39,9 +39,9 @@ class SharedDocuments:
 
 
 def run_overlap(lists: Lists, others: Lists, depth: int) -> SharedDocuments:
-    """Return the share of each query's top `depth` documents in `lists` that are in its top `depth` in `others`.
+    """Return, by query, the share of the top `depth` documents in `lists` that are also in the top `depth` in `others`.
 
-    Queries that are missing or have no documents in either run are left out.
+    Queries without documents in `lists` or in `others` are left out.
 
     Source: ANCE (Xiong et al., ICLR 2021), table 6.
     """
@@ -194,7 +194,7 @@ class QueryWins(Analysis):
     examples: Annotated[int, Option("limit")] = Field(5, gt=0, description="Number of wins, and of losses, to print.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return counts of wins, losses and ties, and `cases` as `queries`; documents are cut to 300 characters."""
+        """Return counts of wins, losses and ties, and all cases, with document texts cut to 300 characters."""
         qrels, level, runs = inputs.qrels(), inputs.relevance_level, (inputs.run("run"), inputs.run("against"))
         ours, theirs = (next(iter(evaluate(run, qrels, [self.metric], level).values())) for run in runs)
         first, second = ({query_id: each.doc_ids for query_id, each in run.items()} for run in runs)
@@ -264,10 +264,10 @@ def cases(
         qrels: the relevance judgements.
 
     Returns:
-        For each `query_id`, the metric of `ours` and `theirs`, and the `difference`, which is 0 if only rounding
-        differs. `rank`, `documents`: the first rank at which the lists differ and the winner's document is more
-        relevant, or else the first rank at which they differ; rank 0 if the lists are the same. `relevance` is None for
-        unjudged documents.
+        One case per query: `query_id`, the metric of `ours` and `theirs`, and the `difference`, 0 if due to rounding.
+        `rank` is the first rank at which the better run has a more relevant document or, failing that, at which the
+        lists differ; it is 0 if they are the same. `documents` are both documents at that rank, each with `doc_id` and
+        `relevance` (None if unjudged), or None.
 
     Source: ANCE (Xiong et al., ICLR 2021), tables 8 and 9.
     """
@@ -325,7 +325,7 @@ class RecallAtDepth(Analysis):
 
 
 def recall_at_depth(runs: Mapping[str, Any], qrels: Any, cuts: Sequence[int], level: int = 1) -> dict[str, Any]:
-    """Return the cuts, the level, and by label the mean `recall` at each cut and mean `ndcg` at the deepest.
+    """Return the cutoffs, the level and, by run label, mean `recall` at each cutoff and mean `ndcg` at the deepest.
 
     Means are over judged queries. Recall counts grades of at least `level` as relevant; nDCG uses the grades.
 

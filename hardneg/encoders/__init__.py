@@ -1,1 +1,1 @@
-"""Encoders on sentence-transformers."""
+"""Encoders based on sentence-transformers."""

@@ -1,4 +1,4 @@
-"""peft adapters: their files and settings, adding them to a transformer, and merging them into its weights."""
+"""peft adapters: reading their files and settings, adding them to a transformer, and merging them into its weights."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -21,8 +21,8 @@ _IGNORED = {"base_model_name_or_path", "revision", "peft_version", "inference_mo
 def with_base(spec: ModelSpec, location: model_files.Location) -> tuple[ModelSpec, model_files.Location]:
     """Return the spec of an adapter's base model, with the adapter added, and the location of the base model.
 
-    Raises ModelError if the adapter names no base model, or the spec sets adapter fields other than `save`.
-    Source: `PeftModel.from_pretrained`: everything but the adapter comes from the base model.
+    location: the adapter's folder. Raises ModelError if it names no base model, or spec.adapter sets more than `save`.
+    Source: `PeftModel.from_pretrained`, which loads everything but the adapter from the base model.
     """
     _refuse_settings(spec, location.path)
     base = model_files.adapted(location.path)
@@ -31,7 +31,7 @@ def with_base(spec: ModelSpec, location: model_files.Location) -> tuple[ModelSpe
 
 
 def adapter_in(folder: Path, spec: ModelSpec) -> AdapterSpec:
-    """Read a folder's adapter settings, with the spec's `save`. Raises ModelError if the spec sets different ones."""
+    """Return a folder's adapter settings, with `save` from the spec. Raises ModelError if the spec contradicts them."""
     settings = settings_in(folder)
     if spec.adapter is not None and spec.adapter.settings() != settings.settings():
         _refuse_settings(spec, folder)
@@ -44,7 +44,7 @@ def _refuse_settings(spec: ModelSpec, folder: Path) -> None:
 
 
 def adapter_content(folder: Path) -> list[str]:
-    """Return two digests: of a trained adapter's settings without paths and versions, and of its weights."""
+    """Return the digest of a trained adapter's settings, without paths and versions, and the digest of its weights."""
     config = {name: value for name, value in model_files.check_adapter(folder).items() if name not in _IGNORED}
     if isinstance(targets := config.get("target_modules"), list):
         config["target_modules"] = sorted(targets)
@@ -52,7 +52,7 @@ def adapter_content(folder: Path) -> list[str]:
 
 
 def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
-    """Return what identifies an adapter: `save` and settings, digests or commit. Raises ModelError if unavailable."""
+    """Return what identifies an adapter: `save`, and its settings, commit or digests. Raises ModelError if missing."""
     if adapter.source is None:
         return {**adapter.settings(), "save": adapter.save}
     location = _located(adapter)
@@ -61,7 +61,7 @@ def adapter_identity(adapter: AdapterSpec) -> dict[str, Any]:
 
 
 def adapter_folder(adapter: AdapterSpec) -> Path | None:
-    """Return a trained adapter's folder, downloaded if needed; None for a new one. Raises ModelError if unavailable."""
+    """Return a trained adapter's folder, downloaded if needed; None if it is new. Raises ModelError if unavailable."""
     if adapter.source is None:
         return None
     folder = _located(adapter).download([model_files.ADAPTER, model_files.ADAPTER_WEIGHTS])
@@ -70,7 +70,7 @@ def adapter_folder(adapter: AdapterSpec) -> Path | None:
 
 
 def look_up_adapter(adapter: AdapterSpec | None) -> Lookup:
-    """Return a trained adapter's size in bytes, local and to download; 0 if new. Raises ModelError if unavailable."""
+    """Return an adapter's size in bytes, local and to download; 0 unless trained. Raises ModelError if unavailable."""
     if adapter is None or adapter.source is None:
         return Lookup()
     location = _located(adapter)
@@ -103,7 +103,7 @@ def settings_in(folder: Path) -> AdapterSpec:
 
 
 def noted(adapter: AdapterSpec) -> dict[str, Any]:
-    """Return the adapter settings to save with a model for further training; only `save` if `save` is `apart`."""
+    """Return the adapter settings to save with a model for further training; just `save` if it is `apart`."""
     if adapter.save == "apart":
         return {"save": adapter.save}
     folder = adapter_folder(adapter)
@@ -111,7 +111,7 @@ def noted(adapter: AdapterSpec) -> dict[str, Any]:
 
 
 def saved_adapter(content: Any, path: Path) -> AdapterSpec | None:
-    """Return the adapter that `noted` saved as `content` in `path`, or None. Raises ModelError if malformed."""
+    """Return the adapter from `content`, saved by `noted` in `path`, or None. Raises ModelError if it is malformed."""
     if content is None:
         return None
     try:
@@ -122,9 +122,9 @@ def saved_adapter(content: Any, path: Path) -> AdapterSpec | None:
 
 
 def put_adapters(whole: Any, spec: FullSpec, location: model_files.Location, learns: bool) -> None:
-    """Add the spec's adapter, if any, to the transformer of each side; a new adapter is added only if `learns` is true.
+    """Add the spec's adapter, if any, to the transformer of each side. A new one is added only if `learns` is true.
 
-    whole: an nn.Module with the model's modules. location: the model's location; an adapter there is loaded instead.
+    whole: an nn.Module with the model's modules. location: the model's location; an adapter saved there is loaded.
 
     Raises ModelError if the adapter does not fit the model or cannot be saved as specified, or peft is not installed.
     """
@@ -239,7 +239,7 @@ def merged(module: Any) -> Any:
 
 
 def layer_targets(model: Any) -> list[str]:
-    """Return name suffixes of a transformer's linear layers, without heads and poolers. Raises ModelError if none."""
+    """Return the name suffixes of the linear layers in a transformer's blocks. Raises ModelError if there are none."""
     from torch import nn
 
     def stacks(model: nn.Module) -> Iterator[nn.ModuleList]:  # each outermost list of layers of one class

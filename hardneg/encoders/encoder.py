@@ -1,4 +1,4 @@
-"""Encoders with a local network, which encode texts as vectors or term weights, with or without gradients."""
+"""Encoders with local weights, which encode texts as vectors, term weights or token vectors."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -25,7 +25,7 @@ from hardneg.records import Encoded, ModelError
 from hardneg.runtime import Progress, Silent, World, devices
 
 Batches = Iterable[tuple[NDArray[np.int64], Tensor]]
-"""Batches of encoded texts: the row numbers of each batch, int64 [b], and its texts as a tensor."""
+"""Batches of encoded texts: for each batch, the row numbers, int64 [b], and the encoded texts as a tensor."""
 TOKENISERS = min(4, os.cpu_count() or 1)
 """Number of windows tokenised at once; a fast tokenizer uses all cores unless TOKENIZERS_PARALLELISM is false."""
 _DEFAULTS, _SILENT = EncodeOptions(), Silent()
@@ -96,7 +96,7 @@ class Representation:
     def rows(
         self, encoder: "Encoder", corpus: corpus.Corpus, folder: Path, progress: Progress, here: World
     ) -> StoredRows:
-        """Return the rows of a corpus to store, by default one per document; processes may share counts in `folder`."""
+        """Return the rows to store, by default one per document. Processes may share counts through `folder`."""
         return corpus
 
     def writer(self, folder: Path, rows: Any, dimension: int) -> StoreWriter:
@@ -110,7 +110,7 @@ class Encoder:
     def __init__(
         self, module: SentenceTransformer, spec: FullSpec, representation: Representation | None = None
     ) -> None:
-        """Wrap a module; representation: form of the encoded texts, by default one vector per text."""
+        """Wrap a module. representation: form of the encoded texts, by default one vector per text."""
         self.module, self.spec = module, spec
         self.representation = representation or Representation()
         self.files, self.block = self.representation.files, self.representation.block
@@ -136,14 +136,14 @@ class Encoder:
         return parts if kept is None else [*parts, towers.Cut(kept, self.spec.similarity == "cosine")]
 
     def prompted(self, side: Side, prompt: str | None) -> "Encoder":
-        """Return an encoder with the same modules and another prompt for one side, or `self` if `prompt` is None."""
+        """Return an encoder with the same modules but the given prompt for one side; `self` if `prompt` is None."""
         if prompt is None:
             return self
         changed: dict[str, Any] = {f"{side}_prompt": prompt}
         return type(self)(self.module, replace(self.spec, **changed), self.representation)
 
     def tokenise(self, texts: Sequence[str], side: Side) -> tokens.Tokens:
-        """Tokenise texts with the side's prompt, truncated to the side's maximum length, with any query expansion."""
+        """Tokenise texts with the side's prompt, truncate them to its maximum length, and apply any query expansion."""
         prompt, parts = self.spec.prompt(side), self.parts(side)
         prompted = [prompt + text for text in texts] if prompt else texts
         read = tokens.tokenise(parts[0].tokenizer, prompted, self.spec.length(side), _prompt_length(parts, prompt))
@@ -151,11 +151,11 @@ class Encoder:
         return tokens.typed(read, self.spec.token_type(side)) if self.spec.typed else read
 
     def features(self, texts: Sequence[str], side: Side) -> dict[str, Tensor]:
-        """Tokenise texts as padded inputs of `embed` by name, int64 [n, longest] on the CPU; `prompt_length` is [n]."""
+        """Return padded inputs of `embed` for texts, by name: int64 [n, longest] on the CPU; `prompt_length` is [n]."""
         return self.tokenise(texts, side).batch(np.arange(len(texts)))
 
     def segment(self, texts: Sequence[str], cut: Segments) -> tokens.SegmentTokens:
-        """Tokenise segments of documents, each with the prompt. Raises ModelError if `cut.length` is unsuitable."""
+        """Split documents into tokenised segments, each with the prompt. Raises ModelError if `cut` is unsuitable."""
         parts, prompt = self.parts("document"), self.spec.prompt("document")
         most = loading.positions(parts[0].model)
         if most is not None and cut.length > most:
@@ -175,7 +175,7 @@ class Encoder:
                 self.representation.gathered([(np.zeros(1, np.int64), encoded)], 1, self.dimension)
 
     def embed(self, features: dict[str, Tensor], side: Side) -> Tensor:
-        """Encode `features` with gradients as a tensor of `Representation`; only the transformer may use bfloat16."""
+        """Encode `features` with gradients, in the form of `Representation`; only the transformer may use bfloat16."""
         return self.representation.run(self.parts(side), features, self.device, side)
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None = None) -> Tensor:
@@ -191,7 +191,7 @@ class Encoder:
         return self.representation.collect(tensor.detach())
 
     def tensor(self, encoded: Encoded) -> Tensor:
-        """Copy stored texts to the device, in the form that `embed` returns."""
+        """Copy encoded texts of an index to a tensor on the device, in the form that `embed` returns."""
         return self.representation.tensor(encoded, self.device)
 
     def truncated(self, encoded: Tensor, dimension: int) -> Tensor:
@@ -213,7 +213,7 @@ class Encoder:
     def encode_segments(
         self, texts: Sequence[str], cut: Segments, options: EncodeOptions = _DEFAULTS, progress: Progress = _SILENT
     ) -> tuple[Any, NDArray[np.int64]]:
-        """Return the encoded segments, by default float32 [S, dimension], and the segments per text, int64 [n]."""
+        """Return the encoded segments, by default float32 [S, dimension], and each text's segment count, int64 [n]."""
         windows = _windows(texts, max(1, options.window // cut.count))
         with progress.task("encode segments", None, "segments") as task:
             found = list(Inference.of(self, "document", options, cut).windows(windows, task.advance))
@@ -228,11 +228,11 @@ class Encoder:
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> Iterator[tuple[int, Any]]:
-        """Yield the first position and the encoded texts of each window, with only a few windows in memory.
+        """Yield the start position and the encoded texts of each window, holding only a few windows in memory.
 
         advance: called with the number of texts in each pass. cut: how to split documents into segments, if at all.
 
-        Raises ModelError if a value is not finite, or over 15 distinct texts in the first window have equal vectors.
+        Raises ModelError if a value is not finite, or the first window has over 15 distinct texts with equal vectors.
         """
         for number, (start, texts, encoded, _) in enumerate(
             Inference.of(self, side, options, cut).windows(windows, advance)
@@ -255,11 +255,11 @@ class Encoder:
         return stream.SegmentedCorpus.counted(self, corpus, cut, folder, progress, here)
 
     def writer(self, folder: Path, rows: StoredRows) -> StoreWriter:
-        """Return a writer for the encoded rows."""
+        """Return a writer that stores the encoded rows in `folder`."""
         return self.representation.writer(folder, rows, self.dimension)
 
     def save(self, folder: Path, card: str | None = None) -> None:
-        """Save the model for `SentenceTransformer` and `load_encoder`; card: README.md text. May raise ModelError."""
+        """Save the model for `SentenceTransformer(folder)`. card: README.md text. Raises ModelError if that fails."""
         loading.save_module(self.module, self.spec, folder, card)
 
 
@@ -300,8 +300,8 @@ _Window = tuple[int, Sequence[str], tuple[tokens.Tokens, _Counts]]
 class Inference:
     """A model prepared to encode queries or documents.
 
-    parts: the modules, the first possibly in bfloat16. budget: tokens per forward pass. joins: whether windows are
-    joined until they fill a few passes. cut: how to split documents into segments, if at all. packing: padding-free
+    parts: the modules, the first possibly in bfloat16. budget: tokens per forward pass. joins: whether to collect
+    windows until they fill a few passes. cut: how to split documents into segments, if at all. packing: padding-free
     layout from an optional package, or None.
     """
 
@@ -315,7 +315,7 @@ class Inference:
 
     @classmethod
     def of(cls, encoder: Encoder, side: Side, options: EncodeOptions, cut: Segments | None = None) -> "Inference":
-        """Prepare a model to encode one side with the options. cut: how to split documents into segments, if at all."""
+        """Prepare a model to encode one side with `options`. cut: how to split documents into segments, if at all."""
         device, (first, *rest) = encoder.device, encoder.parts(side)
         whole = next(first.parameters()).dtype == torch.float32
         wanted = (whole or options.precision == "bf16") and towers.takes_bf16(options.precision, first, "inference")
@@ -331,9 +331,9 @@ class Inference:
     def windows(
         self, windows: Windows, advance: Callable[[int], None]
     ) -> Iterator[tuple[int, Sequence[str], Encoded, _Counts]]:
-        """Yield each window's first position, texts, encoded texts, and segments per text (int64 [n] or None).
+        """Yield each window's start position, texts, encoded texts, and segments per text (int64 [n] or None).
 
-        Raises ModelError, with the number of the text, if a vector is not finite.
+        Raises ModelError, with the position of the text, if a vector is not finite.
         """
         group, size = list[_Window](), 0
         with ThreadPoolExecutor(TOKENISERS) as tokenisers:
@@ -390,7 +390,7 @@ def _computing(encoder: Encoder, parts: Sequence[nn.Module]) -> Iterator[None]:
 def split(encoder: Encoder) -> Encoder:
     """Return an encoder with separate sides: the given modules encode documents, and copies of them encode queries.
 
-    An encoder that already has two sides keeps its document modules, and its query modules are copied.
+    If the sides are separate already, the document modules are kept and the query modules are copied.
     """
     queries = towers.with_own_queries(towers.route(encoder.module, "query"))
     modules = [towers.twins(queries, towers.route(encoder.module, "document"))]

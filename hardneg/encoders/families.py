@@ -35,11 +35,11 @@ class Static(resolved.FolderFamily):
     """A table with one vector per token; the vector of a text is the mean of its token vectors.
 
     A sentence-transformers folder with a `StaticEmbedding`, a model2vec folder and `packaged:wordllama` each contain a
-    table. From any other transformer's folder, a table is created from the token embeddings with these options.
+    table. For any transformer, a table is created from its token embeddings, with the options below.
 
     Args:
         dimensions: number of principal components to keep; none uses the embeddings unchanged.
-        sif: coefficient a of the token weights a / (a + frequency), by Zipf's law; none weights all tokens equally.
+        sif: coefficient a of the token weights a / (a + frequency), with Zipf frequencies; none weights tokens equally.
         untrained: whether to replace the token embeddings with random ones of the same shape and variance.
     """
 
@@ -92,7 +92,7 @@ class Static(resolved.FolderFamily):
         )
 
     def opens_alone(self, files: ModelFolder, others: Set[str]) -> bool:
-        """Return whether sentence-transformers alone suffices: it saved the folder, and the spec sets no length."""
+        """Return whether sentence-transformers alone can open the model: it saved the folder, and no length is set."""
         return files.trained and contracts.table_files(files) is not None and "query_length" not in others
 
     def full(self, model: resolved.ResolvedModel) -> FullSpec:
@@ -105,7 +105,7 @@ class Static(resolved.FolderFamily):
         return contracts.filled(spec, model.contract)
 
     def content_digest(self, model: resolved.ResolvedModel) -> str:
-        """Return a digest of the files and the options, which does not depend on how the family was selected."""
+        """Return a digest of the files and the options. It does not depend on how the family was selected."""
         files, full = model_files.read_folder(model.location.path), replace(model.full, encoder=None)
         if (table := contracts.table_files(files)) is None:
             content = resolved.model_content(model.location)
@@ -116,7 +116,7 @@ class Static(resolved.FolderFamily):
         return resolved.digest_of(["static", table.normalised, read], full)
 
     def look_up(self, model: resolved.ResolvedModel) -> Lookup:
-        """Return the size of the files in bytes, local and to download. Raises ModelError if a file is missing."""
+        """Return the size in bytes of local files and of files to download. Raises ModelError if a file is missing."""
         table = None if model.location.folder is None else contracts.table_files(model.files)
         if table is None:
             return model.location.look_up()

@@ -1,4 +1,4 @@
-"""The protocols of encoders and of their families, which are plugins."""
+"""Protocols of encoders and of the plugins that open them, the encoder families."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -56,7 +56,7 @@ class StoreWriter(AbstractContextManager["StoreWriter"], Protocol):
         """Write the next encoded documents or segments, as an encoder returns them."""
 
     def write_doc_ids(self, doc_ids: Iterable[str]) -> None:
-        """Write the ids of all rows, in row order; they may be streamed."""
+        """Write the ids of all rows, in row order. The ids may come from an iterator."""
 
     def close(self) -> None:
         """Finish the folder. Raises ArtifactError if rows or ids are missing."""
@@ -94,7 +94,7 @@ class TextEncoder(Protocol):
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> "Iterator[tuple[int, Encoded]]":
-        """Yield the first position and encoded texts of each window. cut: how to split documents, if at all."""
+        """Yield each window's start position and encoded texts. cut: how to segment documents, if at all."""
 
     def rows(
         self, corpus: "Corpus", cut: Segments | None, folder: Path, progress: Progress, here: "World"
@@ -120,13 +120,13 @@ class EncoderFamily(Protocol):
     trainable: ClassVar[bool]
 
     def full(self, model: "ResolvedModel") -> FullSpec:
-        """Complete the spec with the model's own values, without a download. Raises ModelError if any is missing."""
+        """Complete the spec with the model's own values, without a download. Raises ModelError if one is missing."""
 
     def digest(self, model: "ResolvedModel") -> str:
         """Return the model's digest: 32 hexadecimal digits that change if the encoding of any text may change."""
 
     def look_up(self, model: "ResolvedModel") -> Lookup:
-        """Return the size of the model's files in bytes, local and to download. Raises ModelError if unavailable."""
+        """Return the size in bytes of local files and of files to download. Raises ModelError if unavailable."""
 
     def load(self, model: "ResolvedModel", device: str | None = None, precision: str | None = None) -> TextEncoder:
-        """Open the model on a device; precision None is for training. Raises ModelError if the model is unusable."""
+        """Open the model on a device, for training if `precision` is None. Raises ModelError if it is unusable."""

@@ -1,4 +1,4 @@
-"""The spec of an encoder in a recipe: its fields, adapter and prompts, and the spec completed from the model."""
+"""The spec of an encoder in a recipe, with its adapter and prompts, and the full spec, completed from the model."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ class AdapterSpec:
         return {name: getattr(self, name) for name in ("type", "rank", "alpha", "dropout", "target_modules")}
 
     def weights(self, hidden: int, layers: int) -> int:
-        """Estimate a new adapter's number of weights for six linear layers in each of `layers`; hidden: layer size."""
+        """Estimate a new adapter's number of weights, for six linear layers per transformer layer of size `hidden`."""
         return self.rank * layers * 18 * hidden
 
     def problems(self) -> list[str]:
@@ -104,21 +104,21 @@ class AdapterSpec:
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """The spec of an encoder that queries and documents share, or of a separate encoder for each.
+    """The spec of an encoder, with weights that queries and documents share or with separate weights for each.
 
     A field that is None takes its value from the model's folder; any other value overrides the folder.
 
     name: a folder, a hub id, or `packaged:all-MiniLM-L6-v2`.
     revision: a branch, tag or commit of a hub id.
-    pooling: `own` keeps the pooling of a SentenceTransformer; other values replace it, or add one.
+    pooling: `own` keeps the model's pooling; other values replace it, or add a pooling to a model without one.
     projection: output size of a linear layer after the pooling; None adds none. activation: activation of that layer.
     layer_norm: whether to add a LayerNorm after the pooling or projection.
-    similarity: `cosine` normalises vectors, `dot` does not; `maxsim` or `meanmaxsim` for token vectors.
+    similarity: `cosine` normalises vectors, `dot` does not; `maxsim` and `meanmaxsim` are for token vectors.
     query_prompt, document_prompt: text before each query or document; "" for none. `{name: NAME}` is the prompt with
         this name in the model's folder. `{task}` is replaced by the task.
     task: description of the search task, for prompts with an instruction.
     code: `native` opens a model that declares custom code, but with transformers' own code; custom code is never run.
-    twins: whether queries and documents start from the same weights but are trained separately.
+    twins: whether to train separate weights for queries and documents, starting from the same model.
     query_length, document_length: maximum length in tokens, special tokens included.
     query_token_type, document_token_type: the token type (segment) of every token; 0 for both is the model's default.
     truncate_dim: number of dimensions to truncate vectors to.
@@ -163,7 +163,7 @@ class ModelSpec:
         return self.query_token_type if side == "query" else self.document_token_type
 
     def changed(self, names: Iterable[str]) -> list[str]:
-        """Return the given fields that do not have their default value."""
+        """Return the names of the given fields that differ from their defaults."""
         return [name for name in names if getattr(self, name) != getattr(ModelSpec, name)]
 
     def problems(self) -> list[str]:
@@ -188,7 +188,7 @@ class ModelSpec:
 
 
 def spec_from(content: Mapping[str, Any]) -> ModelSpec:
-    """Create the spec that `dataclasses.asdict` converted to the mapping `content`."""
+    """Create a spec from `content`, a mapping returned by `dataclasses.asdict`."""
     classes: dict[str, Any] = {"adapter": AdapterSpec, "encoder": PluginSetting}
     classes |= {f"{side}_prompt": PromptName for side in SIDES}
     built = {name: classes[name](**content[name]) for name in classes if isinstance(content.get(name), Mapping)}
@@ -197,7 +197,7 @@ def spec_from(content: Mapping[str, Any]) -> ModelSpec:
 
 @dataclass(frozen=True)
 class FullSpec(ModelSpec):
-    """A complete spec: each field has its value from the recipe or, if not set there, from the model."""
+    """A complete spec: fields that the recipe does not set have the model's own values."""
 
     similarity: Similarity = "cosine"
     query_prompt: str = ""
@@ -206,7 +206,7 @@ class FullSpec(ModelSpec):
     document_length: int = 256
 
     def prompt(self, side: Side) -> str:
-        """Return the prompt before each query or document."""
+        """Return the prompt to put before each query or document."""
         return self.query_prompt if side == "query" else self.document_prompt
 
     def length(self, side: Side) -> int:
@@ -217,7 +217,7 @@ class FullSpec(ModelSpec):
 def whole_prompts(
     name: str, prompts: Mapping[str, str | PromptName], task: str | None, own: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return prompt texts by field, with names looked up in `own` and `task` inserted. Raises ModelError on failure."""
+    """Return prompt texts by field. Look up prompt names in `own` and insert `task`. Raises ModelError on failure."""
     texts = dict[str, str]()
     for field, prompt in prompts.items():
         if isinstance(prompt, PromptName) and prompt.name not in own:

@@ -28,7 +28,7 @@ class StaticEncoder(Encoder):
     """An encoder with a sentence-transformers `StaticEmbedding`, shared by both sides or one per side."""
 
     def parts(self, side: Side) -> list[Any]:
-        """Return the modules of one side, with a table that accepts padded texts."""
+        """Return the modules of one side, starting with a table that accepts padded texts."""
         table, *rest = super().parts(side)
         return [Bag(table.embedding), *rest]
 
@@ -44,13 +44,13 @@ class StaticEncoder(Encoder):
         return tokens.Tokens({"input_ids": ids}, offsets, {}, False, 0, {"attention_mask": 1})
 
     def segment(self, texts: Sequence[str], cut: Segments) -> tokens.SegmentTokens:
-        """Split texts into segments of any length, each with the prompt. Raises ModelError if `cut` is too short."""
+        """Split texts into tokenised segments, each with the prompt. Raises ModelError if there is no room for text."""
         plain = tokens.plain_tokenizer(towers.route(self.module, "document")[0].tokenizer)
         return tokens.tokenise_segments(plain, texts, cut, self.spec.prompt("document"))
 
 
 class Bag(nn.Module):
-    """A module that averages the token vectors of each text; a text without tokens has the vector 0."""
+    """A module that averages the token vectors of each text; a text without tokens has a zero vector."""
 
     def __init__(self, embedding: nn.EmbeddingBag) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ def open_static(model: resolved.ResolvedModel, files: contract.TableFiles, devic
 
 
 def make_static(model: resolved.ResolvedModel, options: families.Static, device: str | None) -> StaticEncoder:
-    """Create a static model from a transformer's embeddings. Raises ModelError without these or a fast tokenizer."""
+    """Create a static model from token embeddings. Raises ModelError if the model has none, or has a slow tokenizer."""
     spec, folder = model.full, model.files.path
     tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     backend = getattr(tokenizer, "backend_tokenizer", None)

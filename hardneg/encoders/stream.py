@@ -1,4 +1,4 @@
-"""Encoding of a corpus: counting its rows (documents or segments), encoding them in resumable blocks, and indexing."""
+"""Encoding a corpus into an index: counting the rows (documents or segments), and encoding them in resumable blocks."""
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from hardneg.runtime import Progress, distributed
 from hardneg.store import blocks, replacing
 
 BLOCK = 1024
-"""Maximum number of rows per block: the most work lost when a run stops; an encoder family may use smaller blocks."""
+"""Maximum number of rows per block, the unit of work lost when a run stops. Encoder families may use smaller blocks."""
 _DOCUMENTS = 1024  # counted at a time
 
 
@@ -28,7 +28,8 @@ def count_rows(
 ) -> NDArray[np.int64]:
     """Return the number of rows of each document, int64 [N]; each process counts a share and waits for the others.
 
-    unit: name of the rows. count: function from texts to counts, int64 [n], saved in `folder` for a resumed run.
+    unit: plural name of the rows. count: function that returns the number of rows of each text, int64 [n]. Counts are
+    saved in `folder` for a resumed run.
     """
     paths = [folder / f"{unit}-{rank}-of-{here.size}.npy" for rank in range(here.size)]
     if not paths[here.rank].exists():
@@ -96,7 +97,7 @@ class SegmentedCorpus:
 class Layout:
     """The division of a corpus into blocks.
 
-    documents, rows: int64 [blocks + 1], the first document and first row of each block, ending with the total number.
+    documents, rows: int64 [blocks + 1], the first document and the first row of each block, followed by the total.
     """
 
     documents: NDArray[np.int64]
@@ -172,7 +173,7 @@ def encoded_blocks(
 
 
 def join_blocks(encoder: TextEncoder, rows: StoredRows, store: blocks.BlockStore, folder: Path) -> None:
-    """Join the blocks of the rows, all of which must be finished, into an index in a folder."""
+    """Join the finished blocks of all rows into an index in a folder."""
     with encoder.writer(folder, rows) as writer:
         for number in range(len(Layout.of_encoder(encoder, rows).sizes)):
             writer.write(encoded_of(store.read(number)))

@@ -67,7 +67,7 @@ class Frame:
 
     @classmethod
     def of(cls, tokenizer: Any, pair: bool) -> "Frame | None":
-        """Detect a tokenizer's frame by encoding one-character texts or pairs; None if no character yields tokens."""
+        """Detect the frame of texts, or of pairs if `pair` is true, by encoding examples; None if no tokens result."""
         for letter in ("a", "1", "."):
             encoding = tokenizer.encode(*[letter] * (1 + pair))
             of_part = encoding.sequence_ids
@@ -81,7 +81,7 @@ class Frame:
         return None
 
     def put(self, parts: Sequence[Ids]) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int64]]:
-        """Add special tokens; return ids and types, int32 [sum of lengths], and starts, then total, int64 [n + 1]."""
+        """Add special tokens. Return ids and token types, both int32 [total], and the texts' offsets, int64 [n + 1]."""
         lengths = [np.diff(offsets) for _, offsets in parts]
         offsets = _offsets(np.sum(lengths, axis=0) + self.size)
         ids, types = np.empty(offsets[-1], np.int32), np.empty(offsets[-1], np.int32)
@@ -131,7 +131,7 @@ def cut(ids: Ids, most: NDArray[np.int64] | int, left: bool = False) -> Ids:
 
 
 def cut_pairs(first: Ids, second: Ids, most: int, left: bool) -> tuple[Ids, Ids]:
-    """Truncate pairs to `most` ids in total: cutting the longer text, then both; on the left if `left` is true."""
+    """Truncate each pair to `most` ids, first the longer text, then both equally; on the left if `left` is true."""
     ones, others = np.diff(first[1]), np.diff(second[1])
     shorter = np.minimum(ones, others)
     fits, longer = ones + others <= most, ones > others
@@ -145,7 +145,7 @@ _known: WeakKeyDictionary[Any, tuple[object, Backend]] = WeakKeyDictionary()
 
 
 def backend_of(tokenizer: Any, pairs: bool = False) -> Backend | None:
-    """Return a tokenizer's backend for texts or `pairs`; None if it is slow, overrides the call, or has no `Frame`."""
+    """Return a tokenizer's backend for texts or `pairs`; None if it is slow, customised or without a `Frame`."""
     plain = isinstance(tokenizer, PreTrainedTokenizerFast) and all(
         getattr(type(tokenizer), name) is getattr(PreTrainedTokenizerFast, name) for name in _OWN
     )
@@ -171,7 +171,7 @@ class Tokens:
     padding: the padding value of each column by name, 0 by default. Padding follows the text to keep positions, even if
     the tokenizer pads on the left. left: whether a query expansion precedes the text.
     prompt_length: number of prompt tokens if the pooling skips the prompt, else 0.
-    same: other inputs that have the same value for all tokens, such as 1 in the attention mask.
+    same: inputs with one value for all tokens, such as 1 in the attention mask.
     """
 
     columns: Mapping[str, NDArray[np.int32]]
@@ -215,9 +215,9 @@ class Tokens:
 def tokenise(
     tokenizer: Any, texts: Sequence[str], length: int, prompt_length: int = 0, pairs: Sequence[str] | None = None
 ) -> Tokens:
-    """Tokenise texts, truncated to `length` tokens each including special tokens.
+    """Tokenise texts, each truncated to `length` tokens, special tokens included.
 
-    tokenizer: of transformers. prompt_length: see `Tokens`. pairs: second texts; a pair's longer text is cut first.
+    tokenizer: a transformers tokenizer. prompt_length: see `Tokens`. pairs: second texts; the longer text is cut first.
     """
     backend, left = backend_of(tokenizer, pairs is not None), tokenizer.truncation_side == "left"
     if backend is None:
@@ -261,7 +261,7 @@ def _tokens(tokenizer: Any, columns: Any, offsets: Any, prompt_length: int, same
 
 
 def token_batches(lengths: NDArray[np.int64], tokens_per_batch: int) -> Iterator[NDArray[np.int64]]:
-    """Yield batches of rows, longest first, with at most `tokens_per_batch` padded tokens or a single row."""
+    """Yield the rows of each batch, longest first: at most `tokens_per_batch` tokens with padding, or a single row."""
     order = np.argsort(-lengths, stable=True)
     start = 0
     while start < len(order):
@@ -303,7 +303,7 @@ def joined(modules: list[nn.Module]) -> list[nn.Module]:
 
 
 def plain_tokenizer(backend: Any, template: Sequence[str] = ("$A",), **options: Any) -> PreTrainedTokenizerFast:
-    """Convert a tokenizer of the tokenizers library to one of transformers that adds a template and never truncates."""
+    """Convert a `tokenizers` tokenizer to a transformers tokenizer that applies `template` and never truncates."""
     copied = Tokenizer.from_str(backend.to_str())
     copied.no_truncation()
     names = dict.fromkeys(part.rpartition(":")[0] for part in template if not part.startswith("$A"))
@@ -313,9 +313,9 @@ def plain_tokenizer(backend: Any, template: Sequence[str] = ("$A",), **options: 
 
 
 def with_token_type(parts: Sequence[Any], token_type: int) -> list[Any]:
-    """Return the modules of one side; the first is a copy with shared weights and a tokenizer with one token type.
+    """Return the modules of one side with a tokenizer that gives all tokens the same token type.
 
-    This tokenizer has the class for which transformers saves the template unchanged.
+    The first module is a copy with shared weights and a tokenizer whose template transformers saves unchanged.
     """
     first, *rest = parts
     own, tokenizer = copy(first), first.tokenizer

@@ -20,7 +20,7 @@ from hardneg.store import choose
 
 Use = Literal["inference", "training"]
 Batching = Callable[[NDArray[np.int64], int], Iterable[NDArray[np.int64]]]
-"""A function from text lengths and a token budget to the rows of each pass (at least one), longest texts first."""
+"""A function from text lengths and a token budget to the rows of each pass (at least one row), longest texts first."""
 
 LARGE = 1_000_000
 """Minimum number of weights for precision `auto` to select bfloat16, which does not speed up smaller transformers."""
@@ -44,7 +44,7 @@ def has_twins(module: nn.Module) -> bool:
 
 
 def folded(parts: Sequence[Any], name: str) -> list[nn.Module]:
-    """Move modules after any Router into both routes. Raises ModelError if they have weights or a route is missing."""
+    """Move the modules after a Router into its routes. Raises ModelError if they have weights or a route is missing."""
     if not any(hasattr(part, "sub_modules") for part in parts):
         return [*parts]
     routes, rest = getattr(parts[0], "sub_modules", {}), parts[1:]
@@ -55,7 +55,7 @@ def folded(parts: Sequence[Any], name: str) -> list[nn.Module]:
 
 
 def with_own_queries(parts: Sequence[nn.Module]) -> list[nn.Module]:
-    """Return copies of the modules that have weights, and the other modules themselves."""
+    """Return the modules, with those that have weights replaced by copies."""
     return [deepcopy(part) if any(True for _ in part.parameters()) else part for part in parts]
 
 
@@ -68,7 +68,7 @@ def twins(query: Sequence[nn.Module], document: Sequence[nn.Module]) -> nn.Modul
 
 
 def transformers(module: nn.Module) -> Iterable[Any]:
-    """Return the distinct first modules of the two sides."""
+    """Return the first module of each side, or a single module if both sides share it."""
     return {id(first): first for first in (route(module, "query")[0], route(module, "document")[0])}.values()
 
 
@@ -114,13 +114,13 @@ class Cut(nn.Module):
 
 
 def cut(vectors: Tensor, dimension: int, normalised: bool) -> Tensor:
-    """Return the first dimensions of vectors [n, d], optionally renormalised."""
+    """Return the first `dimension` values of vectors [n, d], renormalised if `normalised` is true."""
     shorter = vectors[:, :dimension]
     return nn.functional.normalize(shorter, dim=-1) if normalised else shorter
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
-    """Convert a tensor to float32; float64 is kept."""
+    """Convert a tensor to float32, unless it is float64."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
@@ -144,7 +144,7 @@ def in_bfloat16(transformer: nn.Module) -> nn.Module:
 
 
 def sharing(network: nn.Module) -> Any:
-    """Return a copy of a network that shares its weights and buffers but can use other kernels."""
+    """Return a copy of a network that shares the weights and buffers but can be switched to faster kernels."""
     tensors = {id(tensor): tensor for tensor in [*network.parameters(), *network.buffers()]}
     return deepcopy(network, tensors | _tokenizers(network))
 
@@ -167,7 +167,7 @@ def evaluating(module: nn.Module) -> Iterator[None]:
 
 
 def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
-    """Return whether the transformer in a network computes in bfloat16; `auto` does if the device supports it.
+    """Return whether to compute a network's transformer in bfloat16; for `auto`, only if the device supports it.
 
     `auto` selects float32 if there is no transformer, or it has fewer than a million weights.
 
@@ -191,7 +191,7 @@ def takes_bf16(precision: Precision, network: nn.Module, use: Use) -> bool:
 
 
 def arrange(network: nn.Module) -> Any:
-    """Switch a network without gradients to an installed package's kernels; return its module `passes`, or None."""
+    """Switch a network to an optional package's inference kernels. Return the package's `passes` module, or None."""
     ways = None if _transformer_of(network) is None else faster("passes")
     if ways is not None:
         ways.arrange(network)

@@ -41,7 +41,7 @@ class InfoNCE:
             the other queries' positives.
         directions: terms of the softmax. For a query: `query-document`, `query-query`. For its positive:
             `document-query`, `document-document` (documents of other queries), `positive-positive` (other positives).
-        hardness: how many times a negative's score, without gradient or temperature, is added to its logit.
+        hardness: multiple of a negative's score, without gradient or temperature, to add to the negative's logit.
         hardness_of: negatives to which the hardness applies: `all`, the query's `own` mined negatives, or the `others`.
     """
 
@@ -70,7 +70,7 @@ class InfoNCE:
     def needs(self) -> tuple[str, ...]:
         """The optional parts of `ScoreBatch` that the directions read.
 
-        The part `query_query` also stands for `document-query`, because both need a batch whose rows share columns.
+        `document-query` also requires `query_query`; like `query-query`, it needs a batch whose rows share columns.
         """
         return tuple(sorted({part for direction in self.directions for part in _PARTS.get(direction, ())}))
 
@@ -158,11 +158,11 @@ class Hardest:
 def side_scores(direction: Direction, batch: ScoreBatch) -> tuple[Tensor, Tensor, Tensor]:
     """Return the scores of each row in a direction other than `query-document`; each row must have one positive.
 
-    For `document-query`, the row of another query q' decides whether s(q', d) is valid, after any masks.
+    For `document-query`, the score of a document d and another query q' exists if d is valid in the row of q'.
 
     Returns:
-        Scores, float32 or float64 [B, n], 0 where masked; masks, bool [B, n], of the scores that exist and of the
-        negatives, which exclude a positive's own query.
+        The scores, float32 or float64 [B, n], 0 where missing; a mask of the scores that exist, bool [B, n]; and a mask
+        of the negatives, bool [B, n], which excludes a positive's own query.
 
     Raises:
         TrainingError: the batch has no scores for this direction.

@@ -15,8 +15,8 @@ class Listwise:
     """Base class of the listwise losses; it supplies document labels and a mask of the documents to use.
 
     Attributes:
-        labels: `judged` is 1 for the positive and 0 for every other document; `teacher` is the teacher's score of each
-            document that has one. Queries with a single document are skipped.
+        labels: `judged` labels positives 1 and all other documents 0; `teacher` uses the teacher's scores as labels and
+            skips unscored documents. Queries with fewer than two documents left are skipped.
     """
 
     version: ClassVar[int] = 1
@@ -66,8 +66,7 @@ class ListMLE(Listwise):
 
     Documents with equal labels are ordered by their scores, which is their most likely order.
 
-    Source: Xia et al., Listwise Approach to Learning to Rank: Theory and Algorithm (ICML 2008), the
-    likelihood loss.
+    Source: Xia et al., Listwise Approach to Learning to Rank: Theory and Algorithm (ICML 2008), the likelihood loss.
     """
 
     name: ClassVar[str] = "listmle"

@@ -24,7 +24,7 @@ def negatives(batch: types.ScoreBatch) -> Tensor:
 
 
 def positive_scores(scores: Tensor, batch: types.ScoreBatch) -> tuple[Tensor, Tensor]:
-    """Return the positives' scores by row, [B, P], P the most per row, and a mask, bool [B, P], false for padding."""
+    """Return the scores of each row's positives, padded to [B, P], and a mask, bool [B, P], false for padding."""
     drawn = batch.positive & batch.valid
     count = max(1, int(drawn.sum(1).max())) if drawn.numel() else 0
     present, columns = drawn.to(torch.uint8).topk(min(count, drawn.shape[1]), dim=1)

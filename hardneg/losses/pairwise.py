@@ -43,7 +43,7 @@ class Bce:
 
 @dataclass(frozen=True)
 class TwoClass:
-    """Cross-entropy of a softmax over a reranker's two outputs, not relevant and relevant.
+    """Cross-entropy of a softmax over a reranker's two outputs (not relevant, relevant).
 
     The score of a pair is the difference of its two outputs, so the value equals `bce`.
 
@@ -134,9 +134,9 @@ class LambdaLoss:
     Burges, From RankNet to LambdaRank to LambdaMART (2010).
 
     Attributes:
-        cut: rank cut-off of the metric MRR@cut; required.
-        weight: `published` is |1/r_positive - 1/r_negative| with 0 for a rank beyond the cut, the change of MRR for a
-            query with one positive; `exact` is the true change, which is smaller if another positive ranks higher.
+        cut: cutoff of the metric MRR@cut; required.
+        weight: `published` is |1/r_positive - 1/r_negative|, where 1/r is 0 beyond the cut; it is the change of MRR for
+            a query with one positive. `exact` is the true change, which is smaller if another positive ranks higher.
         normalise: `mean` averages a query's pairs, including those of weight 0, as published; `sum` adds them up.
         temperature: divisor of the scores; use a value below 1 for scores in a narrow range, such as cosines.
     """
@@ -186,8 +186,8 @@ class MarginMSE:
     """Mean of ((s_positive - s_negative) - (t_positive - t_negative))^2 over the pairs that the teacher scored.
 
     The teacher's scores come from a run, for each query's own documents, or from a guide, for all documents of the
-    batch. Pairs with an unscored document are skipped. The margins are compared unscaled: a teacher's logits suit inner
-    products, while cosines need a `temperature`.
+    batch. Pairs with an unscored document are skipped. Margins are compared unscaled, so a teacher's logits suit inner
+    products, but cosines need a `temperature`.
 
     Source: Hofstätter et al., Improving Efficient Neural Ranking Models with Cross-Architecture Knowledge Distillation
     (2020), section 3.1. For two teachers: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with
@@ -245,11 +245,11 @@ _NEAREST = 1e-6  # the least distance to a cosine of 1 or -1 that still has a gr
 
 @dataclass(frozen=True)
 class Triplet:
-    """The sum of max(0, s_negative - s_positive + margin) over all pairs of a batch, s = 1 - arccos(cosine) / pi.
+    """Sum of max(0, s_negative - s_positive + margin) over all pairs of a batch, with s = 1 - arccos(cosine) / pi.
 
     This loss is for models with `similarity: cosine`. Each query is paired with every document of the batch except its
-    known positives or, with the stage's option `false_negative_mask: false`, except its own positive, as published.
-    Since the loss is a sum, doubling the batch size makes it about four times as large.
+    known positives. With the stage's option `false_negative_mask: false`, as published, only its own positive is left
+    out. Since the loss is a sum, doubling the batch size makes it about four times as large.
 
     The arccosine has no finite derivative at 1 and -1, so cosines within 1e-6 of 1 or -1 contribute no gradient.
 

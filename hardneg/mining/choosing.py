@@ -27,7 +27,7 @@ FILLED = "random negatives"
 LEFT_OUT = "dropped as "
 """Prefix of the facts that count dropped candidates; the reason follows."""
 SEEN_BY = "negatives relevant to queries of "
-"""Prefix of the facts that count negatives relevant in another split, which follows; filter `documents` drops them."""
+"""Prefix, before a split's name, of facts that count negatives relevant in that split; see filter `documents`."""
 LABEL = "file"
 """The label of a query's list from a file of negatives; lists from runs have the runs' labels."""
 _LISTS, _BLOCK = 1024, 1024  # queries at a time
@@ -135,10 +135,10 @@ def planted(
     share: float,
     seed: int,
 ) -> Iterator[runs.QueryLists]:
-    """Yield each query's lists; for a `share` of the queries with withheld positives, only positives stay.
+    """Yield each query's lists, with withheld positives planted as false negatives for a `share` of the queries.
 
-    There, withheld positives are false negatives, and those missing from a list are appended with its last score. The
-    lists of the other queries exclude them. A larger share includes the queries of a smaller one.
+    The lists of these queries keep only positives; missing withheld positives are appended with the last score. The
+    withheld positives of all other queries are removed. A larger share includes the queries of a smaller one.
     """
     for query_id, hits in listed:
         hidden = dict.fromkeys(withheld.get(query_id, ()))
@@ -161,8 +161,8 @@ def planted(
 class ListsOfFile:
     """The negatives of each query in a file of any supported form; texts are looked up in the collection.
 
-    A file of texts is held in memory as ids. `counts` holds, by reason, the numbers of entries that were not found, and
-    of queries that are only in the file or only in the split.
+    A file of texts is held in memory as ids. `counts` holds, by reason, the number of entries that were not found and
+    the number of queries that are only in the file or only in the split.
 
     Raises:
         UsageError: the form is unknown, or does not match the file's extension.
@@ -189,7 +189,7 @@ class ListsOfFile:
         self.counts = Counter({reason: count for reason, count in counts.items() if count})
 
     def listed(self, query_ids: Sequence[str], paths: dict[str, Path]) -> Iterator[runs.QueryLists]:
-        """Yield each query with its list in the file, whose scores may be nan, and its lists in the runs.
+        """Yield each query with its list from the file (scores may be nan) and its lists from the runs.
 
         Raises:
             DataError: a document is not in the corpus, a run has other queries, or a run is damaged.
@@ -230,7 +230,7 @@ def needs_answers(filters: Iterable[PluginSetting]) -> bool:
 
 
 def compares(*plugins: object) -> bool:
-    """Return whether any of the miners and filters compares candidates' scores with their query's positives."""
+    """Return whether any of the miners and filters compares candidates' scores with those of positives."""
     return any(getattr(plugin, "compares", False) for plugin in plugins)
 
 
@@ -250,7 +250,7 @@ class Choosing:
     fill_to: int | None = None
 
     def negatives(self, listed: Iterable[runs.QueryLists], facts: Counter[str]) -> Iterator[Negatives]:
-        """Yield the negatives of each query; `facts` counts the negatives, and the dropped candidates by reason."""
+        """Yield the negatives of each query. `facts` counts queries, negatives and, by reason, dropped candidates."""
         dropped, elsewhere = Counter[str](), self.filters.texts.positives_elsewhere if self.filters.texts else {}
         offered, seed = self.filters.apply(self._candidates(listed, facts), dropped), self.seed
         fill = self.fill_to

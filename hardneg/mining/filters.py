@@ -1,4 +1,4 @@
-"""Filters of candidates, and the texts of a collection that they read."""
+"""Filters that drop candidates, and the texts that they read from a collection."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ class MiningTexts:
         return corpus.documents_at(corpus.known_rows(doc_ids, "candidate", "search this corpus again"))
 
     def aside(self, known: Mapping[str, Sequence[str]]) -> dict[str, frozenset[str]]:
-        """Return, by query id, documents with the query's text, positives of queries with this text, and all copies."""
+        """Return, by query id, the documents with the query's text, positives of queries with that text, and copies."""
         queries = [query for split in self.collection.splits for query in self.collection.queries(split)]
         ids, texts = [query.query_id for query in queries], [query.text for query in queries]
         rows, sharing = set_aside(self.collection.corpus, ids, texts, known)
@@ -54,7 +54,7 @@ class MiningTexts:
         return {ids[at]: names[id(each)] for at, each in rows.items() if ids[at] in self._queries}
 
     def answers(self, match: Match) -> PassageAnswers:
-        """Return the matcher of the queries' answers in passages. Raises DataError if the split has no answers."""
+        """Return a matcher that finds the queries' answers in passages. Raises DataError if there are no answers."""
         if match not in self._passages:
             self._passages[match] = PassageAnswers.of(self.collection, self.split, match)
         return self._passages[match]
@@ -72,7 +72,7 @@ class MiningTexts:
     def positives_elsewhere(self) -> dict[str, frozenset[str]]:
         """The documents that are relevant to queries of the other splits, by split; splits without any are omitted.
 
-        A model trained on such a document, even as a negative, has seen it before the test on that split.
+        A model trained on such a document, even as a negative, has already seen it when tested on that split.
         """
         others = (split for split in self.collection.splits if split != self.split)
         known = {split: positives(self.collection.qrels(split)).values() for split in others}
@@ -244,7 +244,7 @@ class ScoreFilter:
 def paired(
     items: Iterable[_Item], through: Callable[[Iterator[_Item]], Iterator[_Result]]
 ) -> Iterator[tuple[_Item, _Result]]:
-    """Pair each item with the plugin's result for it; only the items that the plugin reads ahead are held in memory.
+    """Yield each item with the result of the plugin's method `through` for it. Only items read ahead are in memory.
 
     Raises:
         PluginError: the plugin does not return one result per item.
@@ -286,7 +286,7 @@ class Filters:
     ) -> "Filters":
         """Build the filters for mining; excluded documents and documents with the query's text are dropped first.
 
-        answers: how a filter before `plugins` matches answers; None means no such filter. known: positives by query id.
+        answers: matching mode of an answer filter before `plugins`; None adds none. known: positives by query id.
         """
         aside = texts.aside(known)
         first = [ExcludedFilter(texts.collection.excluded(), EXCLUDED), ExcludedFilter(aside, SAME_TEXT)]
@@ -294,7 +294,7 @@ class Filters:
         return cls([*(each for each in first if each.excluded), *more, *plugins], texts, aside=aside)
 
     def apply(self, candidates: Iterable[Candidates], dropped: Counter[str]) -> Iterator[Candidates]:
-        """Return the candidates without the documents that the filters drop; count the dropped documents by reason.
+        """Return the candidates without the documents that the filters drop; `dropped` counts these by reason.
 
         Known positives stay in the lists, because miners exclude them.
         """

@@ -57,7 +57,7 @@ def evenly(sizes: Sequence[int]) -> NDArray[np.int64]:
 
 
 def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: bool) -> Negatives:
-    """Select the first `count` documents that can be negatives, trying `ranks` of the list (from 0) in order."""
+    """Select the first `count` documents that can be negatives. ranks: ranks to try, in order, counted from 0."""
     ranking, dropped = query.ranking, Counter[str]()
     doc_ids = (ranking.doc_ids[rank] for rank in ranks)
     chosen = [ranks[i] for i, _ in islice(accepted(doc_ids, refusal(query, exclude_copies), dropped), count)]
@@ -68,7 +68,7 @@ def select(query: Candidates, ranks: Sequence[int], count: int, exclude_copies: 
 def draw(query: Candidates, count: int, draws: np.random.Generator, reason: Reason, taken: int = 0) -> Negatives:
     """Draw up to `count` documents of the corpus that `reason` accepts, in random order.
 
-    taken: number of documents, besides positives and copies, that `reason` rejects; it sizes the batches drawn.
+    taken: number of documents that `reason` rejects, besides positives and copies. It affects the size of the batches.
     """
     dropped = Counter[str]()
     order = shuffled(query.doc_ids, max(1, count + len(query.positives) + len(query.duplicates) + taken), draws)
@@ -78,7 +78,7 @@ def draw(query: Candidates, count: int, draws: np.random.Generator, reason: Reas
 
 
 def shuffled(doc_ids: Sequence[str], wanted: int, draws: np.random.Generator) -> Iterator[str]:
-    """Yield distinct ids in random order: a permutation or, of at least 4 * `wanted` ids, an endless sample."""
+    """Yield distinct ids in random order. With at least 4 * `wanted` ids, the iterator never ends."""
     if len(doc_ids) < 4 * wanted:
         yield from (doc_ids[int(row)] for row in draws.permutation(len(doc_ids)))
         return
@@ -281,7 +281,7 @@ class Union:
             raise PluginError(f"shares must be above 0, but {', '.join(wrong)}")
 
     def problems(self, runs: Sequence[str]) -> Iterator[str]:
-        """Yield a message for each problem: fewer than two runs, or `shares` with other labels than `runs`."""
+        """Yield a message for each problem: fewer than two runs, or labels in `shares` that differ from `runs`."""
         if len(runs) < 2:
             yield f"union needs several runs; add {'another one' if runs else 'two or more'}, or use miner sampled"
         if self.shares:
@@ -314,7 +314,7 @@ class Union:
             yield Negatives(query.query_id, query.positives, negatives, joined, dict(dropped))
 
     def counts(self, labels: Sequence[str]) -> dict[str, int]:
-        """Return the number of documents per run (largest remainder). Raises PluginError if `shares` labels differ."""
+        """Return document counts by run label, by largest remainder. Raises PluginError if `shares` labels differ."""
         if self.shares and {*labels} != {*self.shares} and labels:
             raise PluginError("; ".join(self.problems(labels)))
         shares = np.array([self.shares.get(label, 1.0) for label in labels], np.float64)

@@ -18,9 +18,10 @@ SCORE, UNSCORED, NO_POSITIVE = "score", "unscored", "no scored positive"
 Scores = NDArray[np.float64]
 
 Rule = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.bool_]]
-"""Maps candidates' scores, float32 [n], and the lowest positive's score, float32 [n] or [1], to what to keep, bool [n].
+"""Maps candidates' scores, float32 [n], and the lowest positive score, float32 [n] or [1], to a mask, bool [n].
 
-Documents without a score (nan) are dropped. Comparing rules drop all documents of a query without a scored positive.
+The mask is true for documents to keep. A missing score is nan, so unscored documents are dropped. Rules that compare
+with positives drop all documents of a query without a scored positive.
 """
 
 RULES: Mapping[str, Callable[[float], Rule]] = {
@@ -40,7 +41,7 @@ FORMS: Mapping[str, Callable[[Scores, float], Scores]] = {
     "absolute": lambda away, shift: np.abs(away),
     "opposite": lambda away, shift: (away + shift) ** 2,
 }
-"""The penalty f by `form`: a function of s(d) - s(positive), float64 [n], and `shift`; log odds: -sharpness * f."""
+"""The penalty f by `form`: a function of s(d) - s(positive), float64 [n], and `shift`. Log odds are -sharpness * f."""
 
 
 def check_threshold(rule: str, name: str, value: float) -> None:
@@ -93,8 +94,8 @@ class SimAns:
             documents, which shifts the other way from the paper).
         positive: which score to use if a query has several scored positives: drawn, the score of a random one, as
             published; mean; lowest.
-        without_positive: what a query without a scored positive gets: last, the lowest-ranked documents of the top, as
-            in the code; drop, no negatives.
+        without_positive: what a query without a scored positive gets: last, the lowest-ranked documents within `depth`,
+            as in the code; drop, no negatives.
         exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 
@@ -151,16 +152,16 @@ class SimAns:
 
 @dataclass(frozen=True)
 class Filtered:
-    """Up to `count` documents from the top of a list, without positives, with scores that satisfy a rule.
+    """Up to `count` documents from the top of a list that are not positives and have scores that satisfy a rule.
 
-    A subclass sets the name of the rule (`named`) and of the field with its threshold (`threshold`).
+    A subclass sets `named`, the name of the rule, and `threshold`, the name of the field with the rule's threshold.
 
     Attributes:
         depth: number of documents at the top of the list to consider.
         count: number of documents to keep.
         order: the order of the documents that the rule keeps: top, as in the list; scored, by descending score in the
             run labelled `scores`; random, in random order.
-        fill: `random` fills up with random documents of the list below `depth`, whatever their scores; `none` does not.
+        fill: `random` adds random documents from below `depth`, whatever their scores, up to `count`; `none` adds none.
         exclude_copies: whether to exclude documents with the same contents as a positive.
     """
 
@@ -271,7 +272,7 @@ class PosMargin(PositiveAware):
     Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-MarginPos.
 
     Attributes:
-        margin: minimum difference between that positive's score and the score of a document that is kept.
+        margin: minimum difference between the lowest score of a positive and the score of a document that is kept.
     """
 
     version: ClassVar[int] = 1
@@ -287,8 +288,8 @@ class PosPercent(PositiveAware):
     Source: Moreira et al., NV-Retriever (arXiv 2407.15831), TopK-PercPos.
 
     Attributes:
-        share: largest share of the positive's score that a document may have; if the positive's score s is negative,
-            the limit is s - (1 - share) |s|.
+        share: highest score of a kept document, as a share of s, the lowest score of a positive; if s is negative, the
+            limit is s - (1 - share) |s|.
     """
 
     version: ClassVar[int] = 1

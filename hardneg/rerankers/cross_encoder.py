@@ -27,7 +27,7 @@ class CrossEncoder:
         activation: `sigmoid` turns scores into probabilities (a softmax for two outputs); `none` returns the logits.
         outputs: the number of outputs of the head, 1 or 2; the default is the source's number, or 1 for a new head.
         seed: the seed of a new head's weights.
-        code: `native` loads a source that has custom code with transformers' own code instead.
+        code: `native` accepts a source with custom code, but uses transformers' own code instead.
     """
 
     version: ClassVar[int] = 1
@@ -61,7 +61,7 @@ class CrossEncoder:
             return None
 
     def load(self, folder: Path | None = None) -> Any:
-        """Load the network in `folder`, or else in the source, as a `CrossEncoder`. Raises ModelError if this fails."""
+        """Load a `CrossEncoder` from `folder` or, by default, from the source. Raises ModelError if that fails."""
         from hardneg.rerankers import network
 
         own = folder or self._location.fetched().path
@@ -76,7 +76,7 @@ class CrossEncoder:
         yield from network.PairScorer.opened(self, None).rerank(requests)
 
     def check_trained(self) -> None:
-        """Raise ModelError if the source is on this machine but has no head, or not as many outputs as `outputs`."""
+        """Raise ModelError if the source is on this machine and has no head, or its head does not match `outputs`."""
         if (folder := self._location.folder) is None:
             return
         own, problem = model_files.own_head(folder), ""

@@ -39,7 +39,7 @@ def load_classifier(
 
     length: maximum number of tokens per pair. outputs: number of outputs of the head; None means the folder's number,
     or 1 for a new head. seed: seed of weights missing from the folder. activation: `sigmoid` or `none`. Raises
-    ModelError if the folder has no such model or only part of its weights, or if the model reads too few tokens.
+    ModelError if the folder has no complete transformer, or the transformer reads fewer than `length` tokens.
     """
     model_files.read_folder(folder).check()
     own = model_files.own_head(folder)
@@ -60,7 +60,7 @@ def load_classifier(
 
 
 class PairNetwork:
-    """A sentence-transformers `CrossEncoder` over one transformer with one or two outputs.
+    """A sentence-transformers `CrossEncoder` with one transformer and one or two outputs.
 
     Either the transformer is a sequence classifier, or the later modules are a head over its vectors.
 
@@ -101,7 +101,7 @@ class PairNetwork:
         return self.tokenise(queries, documents).batch(np.arange(len(queries)))
 
     def logits(self, features: dict[str, Tensor]) -> Tensor:
-        """Return the logits of n pairs, float32 [n] even under autocast, with gradients; inputs on any device."""
+        """Return the logits of n pairs, float32 [n] even under autocast, with gradients, for inputs on any device."""
         placed = {name: value.to(self.device, non_blocking=True) for name, value in features.items()}
         outputs: Tensor = self.module(placed)["scores"].float()
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs[:, 1] - outputs[:, 0]
@@ -182,7 +182,7 @@ class PairScorer:
         device: str | None = None,
         options: EncodeOptions | None = None,
     ) -> "PairScorer":
-        """Prepare the plugin's network from `folder` or its source. Raises ModelError if untrained or unreadable."""
+        """Prepare the network in `folder` or, if None, in the source. Raises ModelError if the source is untrained."""
         module = plugin.load(folder)
         if folder is None and (check_trained := getattr(plugin, "check_trained", None)):
             check_trained()
@@ -198,7 +198,7 @@ class PairScorer:
     def rerank_blocks(
         self, blocks: Iterable[Iterable[Request]], advance: Advance = lambda pairs: None
     ) -> Iterator[Sequence[float]]:
-        """Yield the scores of the requests of all blocks; a block's scores do not depend on the other blocks.
+        """Yield the scores for each request of each block. A block's scores do not depend on the other blocks.
 
         While one window of requests is scored, the next one, from the same or the next block, is tokenised.
         """

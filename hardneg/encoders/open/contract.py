@@ -51,7 +51,7 @@ class Contract:
     similarity: `cosine` or `dot`, or a distance, which an inner-product index does not support. prompts: all prompts by
     name. pooling: sentence-transformers pooling modes; "" without pooling. normalised: whether vectors have norm 1.
     dimension: vector dimension; None if undeclared. truncate_dim: dimension to truncate vectors to. dtype: dtype of the
-    weight files. code: names of custom code, which is never run, and whether vectors may depend on it.
+    weight files. code: by name of custom code (which is never run), whether vectors may depend on it.
     """
 
     similarity: str
@@ -210,7 +210,7 @@ class TableFiles:
             raise ModelError(f"model {folder}: no {self.tokenizer.name} found; copy the model again")
 
     def dimension(self) -> int | None:
-        """Return the vector dimension from the safetensors headers; None for other files."""
+        """Return the vector dimension in the safetensors headers, if any. Raises ModelError if a file is incomplete."""
         from safetensors import SafetensorError, safe_open
 
         for path in (path for path in self.weights if path.suffix == ".safetensors"):
@@ -239,7 +239,7 @@ def table_files(files: ModelFolder) -> TableFiles | None:
 
 
 def own_code(files: ModelFolder) -> dict[str, bool]:
-    """Return the names of custom code that a model declares for transformers, and whether vectors may depend on it.
+    """Return, by name of the custom code that a model declares for transformers, whether vectors may depend on it.
 
     Vectors do not depend on the network's custom code if the configuration already turns off causal attention.
     """
@@ -256,7 +256,7 @@ def own_code(files: ModelFolder) -> dict[str, bool]:
 
 
 def check_code(name: str, code: Mapping[str, bool], setting: str | None) -> None:
-    """Raise ModelError if vectors may depend on custom code and `setting` is not native; otherwise log a warning."""
+    """Raise ModelError if vectors may depend on custom code and `setting` (spec.code) is not native; otherwise warn."""
     named = f"model {name!r} declares custom code ({', '.join(code)}), which is not run"
     if any(code.values()) and setting != "native":
         advice = "if transformers' own code computes the same vectors, set code: native; otherwise"
@@ -266,7 +266,7 @@ def check_code(name: str, code: Mapping[str, bool], setting: str | None) -> None
 
 @cache
 def warn(message: str) -> None:
-    """Log a warning, but each message only once."""
+    """Log a warning, unless the same message was logged before."""
     logging.getLogger(__name__).warning(message)
 
 
@@ -275,7 +275,7 @@ def filled(spec: ModelSpec, contract: Contract, files: ModelFolder | None = None
 
     files: the model's folder, which may contain an adapter. inner: whether texts are compared by inner product.
 
-    Raises ModelError if the model uses a distance or custom code, or has no prompt with a name that the spec gives.
+    Raises ModelError if the model uses a distance or custom code, or lacks a prompt that the spec names.
     """
     modules = files.modules.items() if files else ()
     inside = [path for path, name in modules if name == "Transformer" and (path / model_files.ADAPTER).is_file()]
@@ -300,7 +300,7 @@ def filled(spec: ModelSpec, contract: Contract, files: ModelFolder | None = None
 
 
 def overrides(spec: ModelSpec, contract: Contract) -> dict[str, tuple[Any, Any]]:
-    """Return the fields in which a spec overrides the model, by name, as pairs (spec value, model value)."""
+    """Return, by name of each field in which a spec overrides the model, the spec's and the model's value."""
     stated = {name: (getattr(spec, name), getattr(contract, name)) for name in (*OWN, "truncate_dim")}
     pooled = {"pooling": (spec.pooling, contract.pooling or "none")} if spec.pooling != "own" else {}
     return {name: pair for name, pair in (stated | pooled).items() if pair[0] is not None and pair[0] != pair[1]}

@@ -1,4 +1,4 @@
-"""Reading and checking a model's modules, assembling them as a SentenceTransformer by a spec, and saving."""
+"""Reading and checking a model's modules, assembling them into a SentenceTransformer for a spec, and saving it."""
 
 import json
 import re
@@ -26,13 +26,13 @@ _PROJECTION_STD = 0.02
 
 
 def weights_dtype(spec: FullSpec, precision: Precision | None) -> torch.dtype:
-    """Return the dtype to load weights in: float32 for training (no precision) and for `auto`, else as requested."""
+    """Return the dtype to load weights in: `spec.dtype` or, for `auto`, `precision`; float32 if `precision` is None."""
     name = None if precision is None else precision if spec.dtype == "auto" else spec.dtype
     return {"bf16": torch.bfloat16, "fp16": torch.float16}.get(name or "", torch.float32)
 
 
 def read_modules(folder: Path, dtype: torch.dtype = torch.float32) -> list[nn.Module]:
-    """Read the modules of a folder; transformer weights are rounded from float32 to `dtype`, others stay in float32.
+    """Read the modules of a folder. Transformer weights are rounded from float32 to `dtype`; all others stay float32.
 
     If the library would also round buffers, such as position frequencies, all modules are first read in float32.
     """
@@ -165,7 +165,7 @@ def check_tokenizer(tokenizer: Any, rows: int, name: str) -> None:
 
 
 def check_weights(model: Any, folder: Path, name: str) -> None:
-    """Raise ModelError if layers are missing, which would be random, or the files have layers of another model.
+    """Raise ModelError if weights are missing, which would then be random, or if files have layers of another model.
 
     Unused heads, such as poolers and language-model heads, may be missing or extra.
     """
@@ -183,7 +183,7 @@ def check_weights(model: Any, folder: Path, name: str) -> None:
 
 
 def differences(model: Any, folder: Path, unused: re.Pattern[str] | None = _UNUSED) -> tuple[list[str], list[str]]:
-    """Return the names of missing and of unexpected weights in a network's files, except matches of `unused`."""
+    """Return the names of missing and of unexpected weights in a network's files, omitting matches of `unused`."""
     own = {"config": model.config, "output_loading_info": True, "device_map": "meta", "local_files_only": True}
     _, info = type(model).from_pretrained(str(folder), **own, **model_files.load_options(folder))
     missing, unexpected = (
@@ -202,10 +202,7 @@ def check_missing(missing: Iterable[str], name: str) -> None:
 def assembled(
     modules: list[nn.Module], spec: FullSpec, device: str | None, model_class: type[Any] = SentenceTransformer
 ) -> SentenceTransformer:
-    """Assemble modules into a model with the spec's prompts, lengths and similarity, in evaluation mode.
-
-    model_class: a sentence-transformers class.
-    """
+    """Assemble modules into a `model_class` with the spec's prompts, lengths and similarity, in evaluation mode."""
     weights = [part.state_dict() for part in modules[1:]]
     module: SentenceTransformer = model_class(
         modules=modules,
@@ -227,7 +224,7 @@ def assembled(
 
 
 def with_prompts(module: SentenceTransformer, others: Mapping[str, str], default: str | None) -> SentenceTransformer:
-    """Add other named prompts to a model and set the name of its default prompt; return the model."""
+    """Add the prompts in `others` to a model, without replacing any, set its default prompt, and return the model."""
     module.prompts = {**others, **module.prompts}
     module.default_prompt_name = default
     return module

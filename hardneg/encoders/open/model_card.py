@@ -86,7 +86,7 @@ def dense_encoder(encoder: Any, model: ModelReference) -> Program | None:
 
 
 def sparse_encoder(model: ModelReference, scale: float) -> Program | None:
-    """Return a program for `LuceneImpactSearcher` with query weights times `scale`; None if files are missing."""
+    """Return a program for `LuceneImpactSearcher` that scales query weights by `scale`; None if files are missing."""
     if model.lacking:
         return None
     encode = (
@@ -128,9 +128,9 @@ def _plain_pooling(encoder: Any) -> str | None:
 
 
 def model_card(encoder: Any, facts: Mapping[str, object]) -> str:
-    """Return a Markdown model card that describes the origin of an `Encoder` and how to open it.
+    """Return a Markdown model card that describes where an `Encoder` comes from and how to open it.
 
-    facts: ordered facts, such as `Base model`, `Dataset`, `Loss`; absolute paths are shortened to their last part.
+    facts: list items by name, such as `Base model` or `Loss`, in order; absolute paths are cut to their last part.
     """
     spec, form, class_name = encoder.spec, encoder.representation.form, type(encoder.module).__name__
     shown, family = {name: without_folder(value) for name, value in facts.items()}, _FAMILIES[form]
@@ -184,7 +184,7 @@ def _pyserini(encoder: Any) -> str:
 
 
 def with_scores(card: str, scores: _Scores, over: str) -> str:
-    """Insert a table of mean scores by row and metric before section `Use`; over: a description of the queries."""
+    """Return a card with a table of mean scores, by row and metric, before `Use`. over: description of the queries."""
     before, heading, after = card.rpartition("## Use")
     metrics = list(dict.fromkeys(metric for row in scores.values() for metric in row))
     lines = [["", *metrics], ["---"] * (len(metrics) + 1)]

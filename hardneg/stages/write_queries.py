@@ -54,7 +54,7 @@ class WriteQueries(StageSpec):
     """Generates queries from the passages, and writes a collection with splits train, dev and test.
 
     A query's id is `WRITER:DOC_ID:NUMBER`. Text that becomes a query is removed from its passage. The dataset's own
-    queries are not included. For identical passages, only the first gets queries; all copies are relevant to them.
+    queries are not included. Of identical passages, only the first gets queries; its copies count as relevant too.
     """
 
     version = 4
@@ -214,7 +214,7 @@ def mixed(
     only: Container[str] | None = None,
     copies: Container[str] = (),
 ) -> Iterator[tuple[str, types.Written]]:
-    """Yield, for each document, its writer's name (empty if none wrote a query), and the queries with the document.
+    """Yield a pair per document: its writer's name (empty if none wrote a query), and the queries with the document.
 
     Writers take turns in an order that depends on the seed and the document id, until one writes a query.
 
@@ -278,7 +278,7 @@ def select_queries(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: C
 
 
 def earlier_copies(corpus: Corpus) -> dict[str, str]:
-    """Return the ids of documents with the same contents as an earlier one, mapped to the first such document's id."""
+    """Return the ids of documents that repeat an earlier one, each mapped to the id of the first with the contents."""
     ordered = corpus.content_hash[corpus.content_order]
     same = ordered[1:] == ordered[:-1]
     rows = np.unique(corpus.content_order[np.append(same, False) | np.append(False, same)])
@@ -293,10 +293,10 @@ def earlier_copies(corpus: Corpus) -> dict[str, str]:
 def with_repeats(
     queries: Iterable[SelectedQuery], corpus: Corpus, groups: Mapping[str, str], copies: Mapping[str, str]
 ) -> Iterator[SelectedQuery]:
-    """Yield the queries with more relevant documents: copies of their passages, and neighbours with the query's words.
+    """Yield each query with more relevant documents: copies of its passages, and neighbours that contain its text.
 
-    Neighbours are consecutive passages of the same source document (in `groups`, by passage id). A query whose words
-    are not in its own passage, such as a heading, gets no neighbours. copies: the result of `earlier_copies`.
+    Neighbours are consecutive passages of the same source document (in `groups`, by passage id). A query whose text is
+    not in its own passage, such as a heading, gets no neighbours. copies: the result of `earlier_copies`.
     """
 
     def has(row: int, words: str) -> bool:
@@ -383,7 +383,7 @@ class RoundTrip(StageSpec):
 
 @dataclass(frozen=True)
 class _Returned:
-    """A stored collection with some of the queries of one split."""
+    """A stored collection with only some of the queries of `split`."""
 
     whole: StoredCollection
     split: str

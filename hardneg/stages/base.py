@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes on which the estimate of a stage is based.
+    """The input sizes from which the size of a stage is estimated.
 
     splits: number of queries by split. model, shape: the recipe's own model and its network's shape. network: the shape
     of the stage's reranker or reader. form: the form of encoded texts. collections: sizes of other inputs, by path.
@@ -403,7 +403,7 @@ class StageContext(Generic[Spec]):
 
 
 class Engine(Protocol):
-    """Interface of engines (`hardneg.engines`), which compute the blocks of stages; an engine is not part of a key."""
+    """Interface of engines (`hardneg.engines`), which compute the blocks of stages; engines do not affect keys."""
 
     version: ClassVar[int]
 

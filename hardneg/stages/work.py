@@ -270,7 +270,7 @@ class RunBlocks(StageBlocks):
 
 
 def make_blocks(context: StageContext[StageSpec]) -> Facts:
-    """Compute a stage's missing blocks, join all, and return the manifest facts ({} except in the first process).
+    """Compute a stage's missing blocks, join all blocks, and return the facts ({} except in the first process).
 
     Each of several processes computes a contiguous range of blocks, because adjacent blocks share what they read.
     """

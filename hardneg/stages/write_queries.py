@@ -33,7 +33,7 @@ _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\
 
 
 class Draft(NamedTuple):
-    """A query generated from a document, or a document's title (with an empty query id), and the document's group."""
+    """A query generated from a document or, with an empty query id, the document's title. group: the document's."""
 
     query_id: str
     text: str
@@ -245,9 +245,9 @@ def mixed(
 def select_queries(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str]) -> list[SelectedQuery]:
     """Return the queries to keep, in order.
 
-    Queries that refer to their passage by a number or an id are dropped. Near duplicates have the same set of words:
-    within a group they are merged, with all their documents relevant; across groups all are dropped, as the answer is
-    ambiguous. A document whose title has the same words counts as a near duplicate.
+    Queries that refer to their passage by a number or an id are dropped. Queries with the same set of words are near
+    duplicates. Within a group, they are merged, and all their documents are relevant. Across groups, all of them are
+    dropped, since the answer is ambiguous. A document whose title has the same words counts as a near duplicate.
 
     Args:
         drafts: the generated queries.
@@ -278,7 +278,7 @@ def select_queries(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: C
 
 
 def earlier_copies(corpus: Corpus) -> dict[str, str]:
-    """Return the ids of documents that repeat an earlier one, each mapped to the id of the first with the contents."""
+    """Return the ids of documents whose contents occurred earlier, each mapped to the id of their first occurrence."""
     ordered = corpus.content_hash[corpus.content_order]
     same = ordered[1:] == ordered[:-1]
     rows = np.unique(corpus.content_order[np.append(same, False) | np.append(False, same)])

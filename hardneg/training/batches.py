@@ -67,7 +67,7 @@ class BatchColumns:
 
 
 def apart(scores: Tensor, related: NDArray[np.bool_]) -> Tensor:
-    """Return scores between queries or between documents, float [n, n], set to -inf where `related`, bool [n, n]."""
+    """Return scores between queries or documents, float [n, n], set to -inf where `related`, bool [n, n], is true."""
     return scores.masked_fill(placed(related, scores.device), -torch.inf)
 
 

@@ -277,7 +277,7 @@ class RefreshFolder:
     """The refreshes of one training run, each published by renaming its folder.
 
     <folder>/000003/negatives.arrow     mined negatives; the newest two refreshes are kept
-    <folder>/000003/manifest.json       the step of the model that mined, counts, seconds, sizes; written last
+    <folder>/000003/manifest.json       the step of the model that mined it, counts, seconds, sizes; written last
     <folder>/000004.partial/            a refresh that is being written
     <folder>/vectors-000000300/         the corpus encoded by the model of step 300, until its refresh is published
     <folder>/made.jsonl                 one line per refresh, kept when the refresh itself is removed

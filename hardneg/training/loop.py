@@ -224,7 +224,7 @@ def _learning(encoder: Any, options: LearningOptions) -> Iterator[None]:
 
 @contextmanager
 def gradient_checkpointing(module: nn.Module) -> Iterator[None]:
-    """During the block, make each transformer layer of a module recompute its activations in the backward pass.
+    """Make each transformer layer of a module recompute its activations in the backward pass, during the block.
 
     Source: Chen et al., Training Deep Nets with Sublinear Memory Cost (2016).
 

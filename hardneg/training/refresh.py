@@ -78,7 +78,7 @@ class Mining:
     backend: IndexBackend | None = None
 
     def trainable(self, number: int) -> list[int]:
-        """Return the positions of the queries to mine for in refresh `number`: those in its part with a positive."""
+        """Return the positions of the queries in the part of refresh `number`, except queries without a positive."""
         data = self.data
         queries = chunk(len(data.query_ids), number, self.options.query_chunks)
         return [position for position in queries if data.positives.get(data.query_ids[position])]
@@ -109,7 +109,7 @@ class Mining:
 
 
 def chunk(count: int, number: int, chunks: int) -> range:
-    """Return the positions in part `number` % `chunks` of `count` items; the last part includes the remainder."""
+    """Split `count` items into `chunks` parts, the last with the rest; return the range of part `number` % `chunks`."""
     size, position = count // chunks, number % chunks
     return range(position * size, count if position == chunks - 1 else (position + 1) * size)
 

@@ -68,7 +68,7 @@ class Mixture:
 class MixedExamples:
     """An endless sequence of examples from several sources, each in the order it would have if trained on alone.
 
-    An epoch has as many examples as all sources together. Consecutive batches may come from one source, and a source
+    The length of an epoch is the total number of examples. Consecutive batches may come from one source, and a source
     may start its next epoch while another is in its first. skipped: numbers of skipped queries and positives, by reason
     and source.
     """

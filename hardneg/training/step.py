@@ -38,7 +38,7 @@ class ExampleTraining:
 
     @property
     def refresh_interval(self) -> int | None:
-        """Steps between calls of `prepare`; each comes after a checkpoint. None means a single call at the start."""
+        """Steps between calls of `prepare`, with a checkpoint before each; None means a single call at the start."""
         return None
 
     @property

@@ -58,7 +58,7 @@ def pool_validation(encoder: Encoder, data: ValidationData, depth: int) -> Calla
 
     Sparse and multi-vector encoders also get `per_query` and `per_document`, the mean numbers of weights or vectors.
     The pool consists of all dev positives and the first `depth` documents of the run for each dev query. Without the
-    rest of the corpus, the metrics are too high, but they allow checkpoints to be compared.
+    rest of the corpus, the metrics are too high, but checkpoints can still be compared.
 
     Raises:
         TrainingError: no dev query has a relevant document in the corpus.

@@ -321,7 +321,7 @@ def score_batch(scores: Tensor, lists: LabelledLists, width: int, live: bool) ->
 class JpqTower(QueryTower):
     """An encoder's query side with the centroids, float32 [M, C, d / M], and rotation, float32 [d, d], of an index.
 
-    The learning rate of the centroids is `factor` times the encoder's. The rotation is fixed; None if there is none.
+    The learning rate of the centroids is `factor` times the encoder's. The rotation is fixed, or None if absent.
     """
 
     rotation: Tensor | None

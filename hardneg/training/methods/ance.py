@@ -54,7 +54,7 @@ class AnceTraining(DualEncoderTraining):
         provider: "RefreshProvider",
         terms: LossTerms = LossTerms(),  # noqa: B008
     ) -> None:
-        """Start with the negatives of `data`, if any. Raises UsageError for fewer queries than `query_chunks`."""
+        """Start with the negatives of `data`, if any. Raises UsageError for more `query_chunks` than queries."""
         if (parts := refreshing.query_chunks) > (total := len(data.query_ids)):
             raise UsageError(f"refresh.query_chunks: {total} queries cannot be split into {parts} parts; use fewer")
         super().__init__(encoder, replace(data, negatives=None), replace(options, negatives_per_query=0), terms)
@@ -114,7 +114,7 @@ class AnceTraining(DualEncoderTraining):
         return batches.ahead(lambda planned: self.make(planned[1].draw(planned[0], size)), planned())
 
     def log_metrics(self, step: int) -> checkpoint.Record:
-        """Return `refresh`, the number of the refresh in use, and `lag`, its model's age in steps; empty without one.
+        """Return `refresh`, the number of the refresh in use, and `lag`, its model's age in steps; empty before any.
 
         The first step with a refresh also has `kept`, the mean fraction of negatives shared with the previous refresh.
         """

@@ -26,8 +26,8 @@ _Pass = Callable[[], Vectors]
 def guide_masked(batch: types.ScoreBatch, mask: options.GuidedMask) -> types.ScoreBatch:
     """Mask negatives whose guide score exceeds the positive's minus the margin. Raises TrainingError without a guide.
 
-    The fields `guide`, `guide_query_query` and `guide_document_document` of the batch are compared with the guide's
-    score of the positive of the row's query, or with the lowest such score if the query has several positives.
+    The batch's scores `guide`, `guide_query_query` and `guide_document_document` are compared with the guide's score
+    for the row's query and its positive, or with the lowest such score if there are several positives.
 
     Source: Solatorio, GISTEmbed (2024), section 3; margins as in sentence-transformers' `GISTEmbedLoss`.
     """

@@ -138,7 +138,7 @@ class Foreman:
                 self._give_up(lost.member)
 
     def dismiss(self, member: Member) -> None:
-        """Kill an actor; if it survives for a while, it writes the same bytes as the actors that replace it."""
+        """Kill an actor. If it survives for a while, this is harmless: its replacements write the same bytes."""
         self.members.remove(member)
         ray.kill(member.actor)
 

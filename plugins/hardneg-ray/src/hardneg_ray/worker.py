@@ -100,7 +100,7 @@ class BlockActor:
     """An actor that computes blocks of one stage."""
 
     def __init__(self, context: hp.stages.StageContext[hp.stages.StageSpec], token: str, desk: Any) -> None:
-        """Prepare an actor, but open no stage. token: text in the driver's `token_file`. desk: the `Desk` actor."""
+        """Create the actor; `open` opens the stage. token: text in the driver's `token_file`. desk: a `Desk` actor."""
         self._context, self._token, self._desk = context, token, desk
         self._blocks: hp.stage_work.StageBlocks | None = None
 

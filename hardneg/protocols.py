@@ -45,7 +45,7 @@ class QueryWriter(Protocol):
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
         """Return one `Written` for each document, in the same order, with up to `count` queries.
 
-        Random draws depend only on (seed, doc_id).
+        Random draws depend only on the seed and the document.
         """
 
 

@@ -152,7 +152,7 @@ class LambdaLoss:
     def __post_init__(self) -> None:
         if self.cut is None or self.cut < 1:
             problem = "is missing" if self.cut is None else f"must be at least 1, not {self.cut}"
-            raise PluginError(f"lambda: cut {problem}; set the rank cut-off, such as cut: 200")
+            raise PluginError(f"lambda: cut {problem}; set the rank cutoff, such as cut: 200")
         check_temperature("lambda", self.temperature)
 
     def __call__(self, batch: ScoreBatch) -> Tensor:

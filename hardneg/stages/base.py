@@ -40,9 +40,9 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Row:
-    """The estimate for a stage: the number of items to process, their plural noun (`unit`), and its bytes on disk.
+    """The estimated size of a stage. items: number of items to process. unit: their plural noun. disk: bytes written.
 
-    splits: number of queries by split, if the stage writes a collection; None means as many as in its dataset.
+    splits: number of queries by split, if the stage writes a collection; None means those of its dataset.
     """
 
     items: int
@@ -53,10 +53,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes on which the estimate of a stage is based.
+    """The input sizes from which the size of a stage is estimated.
 
     splits: number of queries by split. model, shape: the recipe's own model and its network's shape. network: the shape
-    of the stage's reranker or reader. form: the form of encoded texts. collections: sizes for other inputs, by path.
+    of the stage's reranker or reader. form: the form of encoded texts. collections: sizes of other inputs, by path.
     """
 
     documents: int
@@ -85,7 +85,7 @@ class Sizes:
 
 
 def encoding(cut: Segments | None, sizes: Sizes) -> Row:
-    """Return the passages to encode and the bytes of their index; `cut`, if set, splits each passage into segments."""
+    """Return the estimate for encoding the corpus; `cut`, if set, splits each passage into segments."""
     rows = 1 if cut is None else cut.count
     copies = 2 if sizes.form == "weights" else 1  # the blocks, and the index joined from them
     return Row(sizes.documents, "passages", sizes.documents * rows * (copies * sizes.stored + 20))
@@ -108,7 +108,7 @@ class SeededStages:
     trainings: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def of(self, name: str) -> str | dict[int, str]:
-        """Return a stage's own name or its only copy's name or, if it has several copies, their names by seed."""
+        """Return the names of a stage's copies by seed if it has several; otherwise its only copy's or its own name."""
         copies = dict(self.copies.get(name, {}))
         return copies if len(copies) > 1 else next(iter(copies.values()), name)
 
@@ -121,8 +121,8 @@ class SeededStages:
 class RecipeView:
     """A recipe as seen from stage `name`.
 
-    plugins: configured plugins by stage and field. outputs: by `model` and `index`, the stage whose artifact is
-    published. seeded: the stages that are copied per seed. collection: facts about the collection that the stage reads,
+    plugins: configured plugins by stage and field. outputs: stages whose artifacts are published as `model` and
+    `index`. seeded: the stages that are copied per seed. collection: facts about the collection that the stage reads,
     once known. trail: the stages visited on the way to this one, which `at` does not visit again.
     """
 
@@ -167,7 +167,7 @@ class RecipeView:
 
     @property
     def report(self) -> str | None:
-        """The report stage whose files have the usual names in a run folder: `report`, or else the first; or None."""
+        """The report stage whose files get the usual names in a run folder: `report` or else the first one, if any."""
         reports = [name for name, spec in self.stages.items() if spec.artifact_type == "report"]
         return "report" if "report" in reports else next(iter(reports), None)
 
@@ -243,7 +243,7 @@ class StageSpec(BaseModel):
         """Return the stage with its recipe-dependent defaults filled in; written: the stage's mapping in the recipe.
 
         Suspicious but valid settings are added to `notes`, one line each: `field: problem; advice`. With
-        `reads_all_seeds`, a second call, once the copies are known, replaces references by names from `recipe.seeded`.
+        `reads_all_seeds`, this is called again with `recipe.seeded`, to replace references by the names of copies.
         """
         return self
 
@@ -266,7 +266,7 @@ class StageSpec(BaseModel):
         return {trait: origin for passes, (trait, origin) in pairs if trait in passes}
 
     def began_with(self, recipe: RecipeView) -> ModelSpec:
-        """Return the pretrained model from which the stage's model descends, followed through its first model input.
+        """Return the pretrained model from which the stage's model descends, found by following its first model input.
 
         Without a model input, it is the stage's own `network` if the stage writes a model, or else the recipe's model.
         """
@@ -283,7 +283,7 @@ class StageSpec(BaseModel):
         return next(filter(None, map(source_of, loaded)), None)
 
     def estimate(self, sizes: Sizes) -> Row:
-        """Return a rough estimate; by default, from `query_disk` and the split's queries, or one item without it."""
+        """Return a rough estimate: by default, of the split's queries if `query_disk` is set, otherwise of one item."""
         if self.query_disk is None:
             return Row(1, "stage")
         count = sizes.queries(str(vars(self)["split"]))
@@ -345,7 +345,7 @@ class ArtifactInput:
     """An artifact that a stage reads.
 
     path: the artifact's folder; None for the recipe's own model, which `model` describes. spec, plugins: the stage that
-    wrote the artifact, and its configured plugins by field. traits: grounds for refusing it (`Trait`).
+    wrote the artifact, and its configured plugins by field. traits: properties for which an input is refused (`Trait`).
     """
 
     name: str
@@ -365,7 +365,7 @@ class ArtifactInput:
         return self.path
 
     def part(self, artifact_type: str) -> Path:
-        """Return the folder of one of the artifact's types, such as `model`; for other types, its main folder."""
+        """Return the artifact's folder for a type, such as `model`; for types that it lacks, the main folder."""
         return self.folder / (self.spec.parts.get(artifact_type, ".") if self.spec is not None else ".")
 
 
@@ -403,7 +403,7 @@ class StageContext(Generic[Spec]):
 
 
 class Engine(Protocol):
-    """Interface of engines, which compute the blocks of stages; an engine is not part of a key."""
+    """Interface of engines, which compute the blocks of stages; engines do not affect keys."""
 
     version: ClassVar[int]
 

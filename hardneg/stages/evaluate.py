@@ -27,9 +27,9 @@ from hardneg.training.checkpoint import History
 class Evaluate(StageSpec):
     """Scores runs on one split and tests their differences from the baselines.
 
-    runs: one stage per row, or one stage per seed of the row's system. shared_seeds: pairs of rows whose runs for a
+    runs: one stage per row, or one per seed of the row's system. shared_seeds: pairs of rows whose runs with the same
     seed share random draws, as from a common warm-up. marks: for each sign, the rows that a row must beat significantly
-    to get it; by default, one sign per baseline. metrics_of: metrics for rows with lists too short for the rest.
+    to get it; by default, one sign per baseline. metrics_of: fewer metrics for rows whose lists are too short for all.
     """
 
     version = 4

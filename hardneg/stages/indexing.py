@@ -62,7 +62,7 @@ class ReadDataset(StageSpec):
 class BroughtModel(StageSpec):
     """Loads an additional model that other stages train or encode with, for example as a guide.
 
-    model: the model, in the form of the recipe's `model`.
+    model: the model to load, in the same form as the recipe's `model`.
     """
 
     version = 1

@@ -31,12 +31,12 @@ ABOVE = 0.9
 class Mine(StageSpec):
     """Selects negatives for the queries of one split from `runs`; most miners use only the first run.
 
-    file: negatives from another program to select from. form: its format, as in `hardneg export`. without_answers:
+    file: negatives from another program, as input. form: its format, as in `hardneg export`. without_answers:
     apply the filter `answers` first. answer_match: match answers as words or as regular expressions. fill_to: add
     random documents, which are filtered too, up to this number of negatives. also_qrels: files of more judgements,
     whose positives are also used in training. permuted: give each query the lists of another query.
     positives_of_others: instead of a run, use this many random positives of other queries. planted: for this share of
-    the queries with withheld positives, list only these positives; remove them from the lists of the other queries.
+    the queries with withheld positives, list only positives; for the rest, remove withheld positives from the lists.
     """
 
     version = 2
@@ -139,7 +139,7 @@ class MinedBlocks(work.StageBlocks):
     file: choosing.ListsOfFile | None = field(kw_only=True)
 
     def query_lists(self) -> Iterator[runs.QueryLists]:
-        """Return each query with its lists to mine. Raises DataError if `planted` is set but nothing is withheld."""
+        """Return each query with the lists to mine. Raises DataError if `planted` is set but nothing is withheld."""
         spec, known = self.context.spec, self.chooser.positives
         if spec.positives_of_others:
             return choosing.drawn_positives(self.query_ids, known, spec.positives_of_others, spec.seed)

@@ -180,21 +180,21 @@ def _sections(by_label: _ByLabel) -> list[table.Section]:
 
 
 def row_of(model: str, rows: Mapping[str, work.BySeed], stages: Mapping[str, StageSpec]) -> str:
-    """Among the rows whose nearest model is `model`, return the one the fewest stages away; empty if there is none."""
+    """Return the row whose nearest model is `model`, at the smallest distance in stages; empty if there is none."""
     nearest = {label: nearest_model(run, stages) for label, run in rows.items()}
     own = {label: steps for label, (name, steps) in nearest.items() if name == model}
     return min(own, key=own.__getitem__, default="")
 
 
 def began_from(label: str, rows: Mapping[str, work.BySeed], stages: Mapping[str, StageSpec]) -> str:
-    """Return the row of the model from which the model of row `label` was trained; empty if there is no such row."""
+    """Return the row of the model from which training for row `label` started; empty if there is no such row."""
     trained = stages.get(nearest_model(rows[label], stages)[0])
     start = getattr(trained, "model", None) or layout.START
     return row_of(start, rows, stages) if trained is not None else ""
 
 
 def nearest_model(run: work.BySeed, stages: Mapping[str, StageSpec]) -> tuple[str, int]:
-    """Return the model the fewest stages away from a run, and the number of stages; empty and 0 if there is none."""
+    """Return the name of the model nearest to a run, and its distance in stages; empty and 0 if there is no model."""
     seen, level, steps = {layout.DATASET}, [run] if isinstance(run, str) else [*run.values()], 0
     while level:
         if models := [

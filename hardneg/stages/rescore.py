@@ -1,4 +1,4 @@
-"""Stages `rerank` and `fuse`: runs made from other runs."""
+"""Stages `rerank` and `fuse`: runs computed from other runs."""
 
 import json
 from collections import Counter

@@ -131,7 +131,7 @@ class Search(RunSpec):
 
 
 def searched_queries(context: StageContext[Search], collection: StoredCollection, facts: Counter[str]) -> Queries:
-    """Return the queries to search, from a split or a file (stored by the first process); facts: receives counts.
+    """Return the queries to search for, from a split or a file (stored by the first process); facts: receives counts.
 
     Raises DataError if the file is malformed or has no new queries, the split is empty, or `text_of` finds no positive.
     """
@@ -180,7 +180,7 @@ class DocumentTexts(Sequence[str]):
 
 
 def positive_texts(asked: Queries, known: Mapping[str, Sequence[str]], corpus: Corpus, facts: Counter[str]) -> Queries:
-    """Return the queries that have a positive, their texts replaced by the contents of the first one, read on access.
+    """Return the queries that have a positive, each with the contents of its first positive as text, read on access.
 
     asked: the queries. known: positives by query id. facts: receives the number of queries without one.
     """
@@ -198,7 +198,7 @@ def positive_texts(asked: Queries, known: Mapping[str, Sequence[str]], corpus: C
 class SearchBlocks(work.RunBlocks):
     """The work of stage `search`, with the inputs, counts and times.
 
-    whole: counts over all queries rather than one block. held: the latest window's encoded queries, by its range.
+    whole: counts over all queries rather than one block. held: the encoded queries of the latest window, by its range.
     """
 
     collection: StoredCollection = field(kw_only=True)

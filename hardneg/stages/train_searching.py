@@ -24,7 +24,7 @@ from hardneg.training.options import Devices, RefreshOptions
 
 
 class WatchOptions(BaseModel):
-    """Compares, every `every` steps, the negatives of `queries` sampled queries with the model's top `depth`."""
+    """Compares the negatives of `queries` sampled queries with the model's top `depth` every `every` steps."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     every: int = Field(gt=0)

@@ -27,7 +27,7 @@ from hardneg.training.options import GUIDES, LearningOptions, TrainOptions, coll
 
 Validate = Callable[[], Mapping[str, float]]
 Told = Callable[[Any], tuple[Facts, Facts]]
-"""Maps the `TrainingResult` of a training run to facts for the model card and further facts for the manifest."""
+"""A function that maps a `TrainingResult` to facts for the model card and further facts for the manifest."""
 Opened = tuple[Any, Told]
 """A training method (`ExampleTraining`) with its network and data, paired with the function that returns its facts."""
 OF_THE_RUN = "Training options, such as steps, negatives, optimizer and precision."
@@ -40,7 +40,7 @@ def examples_of(collection: StoredCollection, negatives: base.ArtifactInput | No
 
 
 def training_data(collection: StoredCollection, queries: Queries, negatives: base.ArtifactInput | None) -> TrainingData:
-    """Return the queries with their positives and, if given, the mined `negatives` and the positives that these add."""
+    """Return queries with their positives and, if given, the mined `negatives` together with any positives they add."""
     lists = None if negatives is None else read_negatives(negatives.folder / layout.NEGATIVES)
     known: Mapping[str, Sequence[str]] = qrels.positives(collection.all_qrels())
     if pseudo := work.pseudo_positives(negatives):
@@ -51,8 +51,8 @@ def training_data(collection: StoredCollection, queries: Queries, negatives: bas
 class OptionGroup(StageSpec):
     """Base class of option groups, from which training verbs inherit.
 
-    gives: the optional parts of `ScoreBatch` in the verb's batches. A group may define `mistakes`, in the same form as
-    `problems`, and `withheld`, the parts of `gives` that the group's options leave out, with advice.
+    gives: the optional fields of `ScoreBatch` that the verb can provide. A group may define `mistakes`, in the same
+    form as `problems`, and `withheld`, which yields the fields that its options rule out, each with advice.
     """
 
     gives: ClassVar[tuple[str, ...]] = ()
@@ -103,7 +103,7 @@ class TrainConfig(OptionGroup):
         return f"{self.options.batch_size * self.options.accumulate} queries"
 
     def opened(self, context: StageContext[Any], collection: StoredCollection, ending: ExitStack) -> Opened:
-        """Return the training method and the function that returns its facts; ending: a stack closed after training."""
+        """Return the training method and the function that returns its facts; ending: stack to close after training."""
         raise NotImplementedError(f"stage {self.stage} does not implement `opened`")
 
     def judge(self, context: StageContext[Any], collection: StoredCollection, network: Any) -> Validate | None:
@@ -178,7 +178,7 @@ class ValidationOptions(OptionGroup):
         return self.measure(network, ValidationData(collection.corpus, query_ids, texts, judged, run, segments))
 
     def measure(self, network: Any, data: Any) -> Validate:
-        """Return a function that returns the network's dev metrics on `data`, a `ValidationData`."""
+        """Return a function that computes the network's current dev metrics on `data`, a `ValidationData`."""
         from hardneg.training.validation import pool_validation
 
         return pool_validation(network, data, self.validation.depth)
@@ -327,7 +327,7 @@ class GuideOptions(OptionGroup):
             yield f"guide: not used by loss {self.loss.name}; set guided_mask, use another loss, or remove it"
 
     def with_guide(self, context: StageContext[Any], data: TrainingData) -> TrainingData:
-        """Return the examples with the vectors of the guide, if any; the guide's model encodes the queries once.
+        """Return the data with the vectors of the guide, if any; the guide's model encodes the queries once.
 
         Raises UsageError if the guide's index returns no vectors, and ModelError if its model returns several per text.
         """
@@ -376,7 +376,7 @@ class BatchOptions(OptionGroup):
                 yield f"batches_from: {self.batches_from!r} has no {need}; use {words}"
 
     def with_order(self, context: StageContext[Any], data: TrainingData) -> TrainingData:
-        """Return the examples in the stage's order, which the first process saves for the others and for resuming.
+        """Return the data with the stage's batch order, which the first process saves for the others and for resuming.
 
         Raises DataError if the run has different queries, and UsageError if the queries are too few for the order.
         """

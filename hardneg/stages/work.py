@@ -45,7 +45,7 @@ BySeed = Annotated[str | dict[int, str], BeforeValidator(_stage_or_seeds)]
 
 
 def by_label(named: Mapping[str, str | Mapping[int, str]]) -> dict[str, tuple[str, int | None]]:
-    """Return the label and seed (None without seeds) of each path below a field that maps labels to `BySeed`."""
+    """Return the label and seed (None without seeds) by input path, for a field that maps labels to `BySeed`."""
     paths = dict[str, tuple[str, int | None]]()
     for label, names in named.items():
         for seed in [None] if isinstance(names, str) else names:
@@ -63,7 +63,7 @@ def open_encoder(
 def open_prompted(
     context: StageContext[StageSpec], side: spec.Side, prompt: str | None, precision: spec.Precision | None
 ) -> protocol.TextEncoder:
-    """Open the stage's model; `prompt`, if set, replaces its own for `side`. Raises UsageError if prompts are fixed."""
+    """Open the stage's model; `prompt`, if set, replaces its prompt for `side`. Raises UsageError if that is fixed."""
     encoder = open_encoder(context.inputs["model"], context.device, precision)
     if prompt is None:
         return encoder
@@ -126,7 +126,7 @@ def own_queries(source: ArtifactInput | None) -> Queries | None:
 
 
 def pass_on(context: StageContext[StageSpec]) -> None:
-    """Link the queries stored with the input `run`, if any, into the artifact."""
+    """Link the queries that are stored with the input `run`, if any, into the stage's folder."""
     if (path := context.inputs["run"].folder / layout.QUERIES).exists():
         link_file(path, context.folder / layout.QUERIES)
 
@@ -184,7 +184,7 @@ def encoded_queries(
 
 
 def pseudo_positives(negatives: ArtifactInput | None) -> Path | None:
-    """Return the path of the negatives if they add positives to the collection's own, else None."""
+    """Return the path of a file of negatives if it adds positives to the collection's own; otherwise None."""
     if negatives is None or not negatives.traits & {Trait.PSEUDO_POSITIVES, Trait.MORE_POSITIVES}:
         return None
     return negatives.folder / layout.NEGATIVES
@@ -270,7 +270,7 @@ class RunBlocks(StageBlocks):
 
 
 def make_blocks(context: StageContext[StageSpec]) -> Facts:
-    """Compute a stage's missing blocks, join all, and return the manifest facts ({} except in the first process).
+    """Compute a stage's missing blocks, join all blocks, and return the facts ({} except in the first process).
 
     Each of several processes computes a contiguous range of blocks, because adjacent blocks share what they read.
     """

@@ -33,7 +33,7 @@ _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\
 
 
 class Draft(NamedTuple):
-    """A query generated from a document, or a document's title (with an empty query id), and the document's group."""
+    """A query generated from a document or, with an empty query id, the document's title. group: the document's."""
 
     query_id: str
     text: str
@@ -54,7 +54,7 @@ class WriteQueries(StageSpec):
     """Generates queries from the passages, and writes a collection with splits train, dev and test.
 
     A query's id is `WRITER:DOC_ID:NUMBER`. Text that becomes a query is removed from its passage. The dataset's own
-    queries are not included. For identical passages, only the first gets queries; all copies are relevant to them.
+    queries are not included. Of identical passages, only the first gets queries; its copies count as relevant too.
     """
 
     version = 4
@@ -214,7 +214,7 @@ def mixed(
     only: Container[str] | None = None,
     copies: Container[str] = (),
 ) -> Iterator[tuple[str, types.Written]]:
-    """Yield, for each document, its writer's name (empty if none wrote a query), and the queries with the document.
+    """Yield a pair per document: its writer's name (empty if none wrote a query), and the queries with the document.
 
     Writers take turns in an order that depends on the seed and the document id, until one writes a query.
 
@@ -245,9 +245,9 @@ def mixed(
 def select_queries(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: Counter[str]) -> list[SelectedQuery]:
     """Return the queries to keep, in order.
 
-    Queries that refer to their passage by a number or an id are dropped. Near duplicates have the same set of words:
-    within a group they are merged, with all their documents relevant; across groups all are dropped, as the answer is
-    ambiguous. A document whose title has the same words counts as a near duplicate.
+    Queries that refer to their passage by a number or an id are dropped. Queries with the same set of words are near
+    duplicates. Within a group, they are merged, and all their documents are relevant. Across groups, all of them are
+    dropped, since the answer is ambiguous. A document whose title has the same words counts as a near duplicate.
 
     Args:
         drafts: the generated queries.
@@ -278,7 +278,7 @@ def select_queries(drafts: Iterable[Draft], titles: Iterable[Draft], left_out: C
 
 
 def earlier_copies(corpus: Corpus) -> dict[str, str]:
-    """Return the ids of documents with the same contents as an earlier one, mapped to the first such document's id."""
+    """Return the ids of documents whose contents occurred earlier, each mapped to the id of their first occurrence."""
     ordered = corpus.content_hash[corpus.content_order]
     same = ordered[1:] == ordered[:-1]
     rows = np.unique(corpus.content_order[np.append(same, False) | np.append(False, same)])
@@ -293,10 +293,10 @@ def earlier_copies(corpus: Corpus) -> dict[str, str]:
 def with_repeats(
     queries: Iterable[SelectedQuery], corpus: Corpus, groups: Mapping[str, str], copies: Mapping[str, str]
 ) -> Iterator[SelectedQuery]:
-    """Yield the queries with more relevant documents: copies of their passages, and neighbours with the query's words.
+    """Yield each query with more relevant documents: copies of its passages, and neighbours that contain its text.
 
-    Neighbours are consecutive passages of the same source document (in `groups`, by passage id). A query whose words
-    are not in its own passage, such as a heading, gets no neighbours. copies: the result of `earlier_copies`.
+    Neighbours are consecutive passages of the same source document (in `groups`, by passage id). A query whose text is
+    not in its own passage, such as a heading, gets no neighbours. copies: the result of `earlier_copies`.
     """
 
     def has(row: int, words: str) -> bool:
@@ -383,7 +383,7 @@ class RoundTrip(StageSpec):
 
 @dataclass(frozen=True)
 class _Returned:
-    """A stored collection with some of the queries of one split."""
+    """A stored collection with only some of the queries of `split`."""
 
     whole: StoredCollection
     split: str

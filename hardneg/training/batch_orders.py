@@ -123,7 +123,7 @@ def joined(cluster: Rows, centroids: NDArray[np.float32], least: int) -> Rows:
 
 
 def path_through(centroids: NDArray[np.float32]) -> Rows:
-    """Return each centroid's position, int64 [k], on a path from the first one, always to the nearest unvisited one."""
+    """Return each centroid's position, int64 [k], on a greedy nearest-neighbour path that starts at the first one."""
     position, left, here = np.full(len(centroids), -1, np.int64), np.ones(len(centroids), bool), 0
     squares = (centroids**2).sum(1)
     for step in range(len(centroids)):
@@ -170,10 +170,10 @@ class TopicBalanced(BatchOrder):
     """Batches whose queries all come from one random cluster, so that the documents of a batch share a topic.
 
     Clusters are computed once, by k-means over the query vectors; a cluster smaller than a batch is merged into the
-    nearest one. For each batch, a cluster is sampled uniformly, then queries of that cluster without replacement. An
-    epoch has as many batches as the queries would fill, so queries of small clusters occur more often.
+    nearest one. For each batch, a cluster is sampled uniformly, then queries of that cluster without replacement, so
+    queries of small clusters occur more often. An epoch has the usual number of batches.
 
-    The published code keeps small clusters and fills up a batch from another random cluster. Here that happens only
+    The published code keeps small clusters and completes a batch from another random cluster. Here that happens only
     if too few queries of a cluster have negatives.
 
     Source: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with Balanced Topic Aware Sampling

@@ -54,20 +54,20 @@ class BatchColumns:
         return arrays.known_to(self.contents, self.known, self.owner, self.queries)
 
     def related_queries(self) -> NDArray[np.bool_]:
-        """Return a mask, bool [B, B]: each query itself, and pairs where the positive of one is known to the other."""
+        """Return a mask, bool [B, B]: the diagonal, and pairs of queries that share the drawn positive of one."""
         knows = self.blocked()[:, :: self.width]
         related: NDArray[np.bool_] = knows | knows.T | np.eye(self.queries, dtype=bool)
         return related
 
     def related_documents(self) -> NDArray[np.bool_]:
-        """Return a mask, bool [M, M]: documents (columns) drawn for, or relevant to, the query of a document (row)."""
+        """Return a mask, bool [M, M], of the documents (columns) drawn for or relevant to the query of each row."""
         owner = np.repeat(np.arange(self.queries), self.width)
         related: NDArray[np.bool_] = self.blocked()[owner] | (owner[:, None] == owner)
         return related
 
 
 def apart(scores: Tensor, related: NDArray[np.bool_]) -> Tensor:
-    """Return `scores`, float [n, n], of queries or of documents with each other; -inf where `related`, bool [n, n]."""
+    """Return scores between queries or documents, float [n, n], set to -inf where `related`, bool [n, n], is true."""
     return scores.masked_fill(placed(related, scores.device), -torch.inf)
 
 
@@ -117,7 +117,7 @@ def best_segments(queries: Tensor, slots: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The features of n texts, in parts; position: int64 [n], index of each text in joined parts; None for one part."""
+    """The features of n texts in parts. position: int64 [n], index of each text in joined parts; None for one part."""
 
     features: list[Features]
     position: Tensor | None
@@ -160,7 +160,7 @@ def in_parts(features: Features, size: int) -> Parts:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A tokenised batch; query_ids: of the whole batch.
+    """A tokenised batch. query_ids: ids of all queries of the batch, in all processes.
 
     queries, documents: features of this process's share, without duplicate documents.
     distinct: number D of distinct documents in all shares. column: int64 [M], index of each score column's document.
@@ -179,7 +179,7 @@ class Batch:
 
 
 def guide_scores(guide: Features, column: Tensor, parts: Set[str]) -> dict[str, Tensor]:
-    """Return the guide scores of a `ScoreBatch` that `parts` names; guide, column: as in `Batch`."""
+    """Return the guide scores that are named in `parts`, as fields of a `ScoreBatch`. guide, column: as in `Batch`."""
     queries = guide["queries"].to(column.device, non_blocking=True)
     chosen = guide["documents"].to(column.device, non_blocking=True)[column]
     sides = {
@@ -228,7 +228,7 @@ def make_batch(
 
 
 def own_share(total: int) -> slice:
-    """Return the slice of this process's share of `total` items, at least one, as every process reduces gradients."""
+    """Return this process's share of `total` items as a slice: at least one, since every process reduces gradients."""
     part = world().share(total)
     return slice(part.start, max(part.stop, part.start + 1))
 

@@ -1,4 +1,4 @@
-"""Files of a training run: checkpoints, saved models, the history of steps, and refreshes; none uses pickle."""
+"""Files of a training run: checkpoints, saved models, the history of steps, and refreshes. No file uses pickle."""
 
 import fcntl
 import hashlib
@@ -26,8 +26,8 @@ _MODEL, _OPTIMIZER, _STATE, MANIFEST = "model.safetensors", "optimizer.safetenso
 class TrainState:
     """The progress of a training run.
 
-    step: number of finished steps. best: best dev metric so far, reached at best_step, if measured. misses: evaluations
-    since best_step. stopped: whether patience ran out. choices: settings chosen automatically for the device.
+    step: number of finished steps. best, best_step: best dev metric so far, if measured, and its step. misses: number
+    of evaluations since then. stopped: whether patience ran out. choices: settings chosen automatically for the device.
     """
 
     step: int = 0
@@ -111,7 +111,7 @@ class Checkpoints:
         return {}
 
     def load_weights(self, module: Any, step: int) -> None:
-        """Load the weights of `step` from its checkpoint, else the kept ones. Raises ArtifactError if unreadable."""
+        """Load the weights of `step` from its checkpoint or from the kept file. Raises ArtifactError if unreadable."""
         held, path = self._held(step), self._path(step) / _MODEL
         path = held if held.exists() and not path.exists() else path
         try:
@@ -149,7 +149,7 @@ class Checkpoints:
 
 
 def save_learning(module: Any, path: Path) -> None:
-    """Write the module's state to a safetensors file, without frozen weights, which are in the initial model."""
+    """Write the module's state to a safetensors file, omitting frozen weights, which the initial model already has."""
     from safetensors.torch import save_file, save_model
 
     if fixed := _fixed(module):
@@ -191,7 +191,7 @@ def _unreadable(path: Path, error: Exception) -> ArtifactError:
 
 
 def forget_saved(folder: Path, step: int) -> None:
-    """Remove from `folder` all intermediate models that are incomplete or later than `step`, where the run resumes."""
+    """Remove all intermediate models in `folder` that are incomplete or later than `step`, at which the run resumes."""
     for path in folder.iterdir() if folder.exists() else ():
         number = path.name.removeprefix("step-")
         if not number.isdigit() or int(number) > step:
@@ -251,8 +251,8 @@ class History:
 class Refresh:
     """Metadata of one refresh.
 
-    number: counted from 0. step: training step of the model that mined. queries: number of queries mined for.
-    negatives: number of negatives. seconds: by operation: `encode` (corpus), `queries`, `search`, `write`, any `index`.
+    number: counted from 0. step: training step of the model that mined it. queries: number of queries mined for.
+    negatives: number of negatives. seconds: time for `encode` (corpus), `queries`, `search`, `write`, and any `index`.
     counts: dropped candidates by reason, and negatives that are relevant to queries of another split, by split.
     """
 
@@ -277,7 +277,7 @@ class RefreshFolder:
     """The refreshes of one training run, each published by renaming its folder.
 
     <folder>/000003/negatives.arrow     mined negatives; the newest two refreshes are kept
-    <folder>/000003/manifest.json       the step of the model that mined, counts, seconds, sizes; written last
+    <folder>/000003/manifest.json       the step of the model that mined it, counts, seconds, sizes; written last
     <folder>/000004.partial/            a refresh that is being written
     <folder>/vectors-000000300/         the corpus encoded by the model of step 300, until its refresh is published
     <folder>/made.jsonl                 one line per refresh, kept when the refresh itself is removed
@@ -319,9 +319,9 @@ class RefreshFolder:
         return sorted(int(path.name) for path in self.folder.glob("*") if path.name.isdigit())
 
     def newest(self, step: int | None = None, report: Callable[[str], None] = lambda line: None) -> Refresh | None:
-        """Return the newest complete refresh, if any; with `step`, the newest by a model of at most that step.
+        """Return the newest complete refresh, or None. With `step`, ignore refreshes mined with models of later steps.
 
-        Damaged refreshes are removed, each with a call of `report`.
+        Damaged refreshes are removed and reported. report: function that receives each message.
         """
         for number in reversed(self.numbers()):
             try:
@@ -336,7 +336,7 @@ class RefreshFolder:
         return None
 
     def forget_after(self, step: int, report: Callable[[str], None] = lambda line: None) -> None:
-        """Remove refreshes and corpus vectors of models later than `step`, where training resumes."""
+        """Remove refreshes and corpus vectors of models later than `step`, at which training resumes."""
         while (newest_one := self.newest(report=report)) and newest_one.step > step:
             self.remove(newest_one.number)
         for path in self.folder.glob("vectors-*"):
@@ -356,7 +356,7 @@ class RefreshFolder:
         return self.folder / f"vectors-{step:09d}"
 
     def tidy(self, step: int | None = None) -> None:
-        """Remove what dead processes left: partial refreshes, and corpus vectors of all steps except `step`, if any."""
+        """Remove leftovers of dead processes: partial refreshes, and corpus vectors except those of `step`, if set."""
         current = None if step is None else self.vectors(step)
         for path in [*self.folder.glob("vectors-*"), *self.folder.glob("*.partial")]:
             if path != current:

@@ -29,8 +29,8 @@ _KEYS, _SCORES, _QUERIES = "keys.i8", "scores.f4", 1024
 class Teacher:
     """Teacher scores of query-document pairs.
 
-    documents: size of the corpus. keys: int64 [E], ascending; position of the training query times `documents`, plus
-    the row of the document. values: float32 [E], scores. name: digest of keys and values.
+    documents: size of the corpus. keys: int64 [E], ascending; a key is the position of a training query times
+    `documents`, plus the row of a document. values: float32 [E], scores. name: digest of keys and values.
     """
 
     documents: int
@@ -60,9 +60,9 @@ class Teacher:
 
 
 def write_teacher(folder: Path, corpus: Corpus, lists: Iterable[RankedList]) -> None:
-    """Write the files for `Teacher.open` block by block; lists: one ranked list per training query, in query order.
+    """Write teacher scores to the files that `Teacher.open` reads, skipping documents that are not in the corpus.
 
-    Documents that are not in the corpus are skipped.
+    lists: one ranked list per training query, in query order; they are read block by block.
     """
     waiting, start = iter(lists), 0
     with replacing(folder / _KEYS) as keys, replacing(folder / _SCORES) as values:
@@ -81,7 +81,7 @@ class Guide:
     """The vectors of a fixed guide model, which detects false negatives in a batch.
 
     documents: the guide's index of the corpus. queries: vectors of the training queries, float32 [Q, d], memory-mapped.
-    name: digest of what the index and the queries were made from.
+    name: digest of the index and of the model that encoded the queries.
 
     Source: Solatorio, GISTEmbed: Guided In-sample Selection of Training Negatives for Text Embedding Fine-tuning
     (2024), section 3; there, the guide encodes each batch during training.
@@ -95,7 +95,7 @@ class Guide:
         """Return the vectors of training `queries`, int64 [B], and corpus `rows`, int64 [D]: float32 [B, d] and [D, d].
 
         Raises:
-            UsageError: the index does not have one vector per document, or its dimension is not that of the queries.
+            UsageError: the index does not have one vector per document, or has another dimension than the queries.
         """
         from hardneg.indexes.candidate_scoring import encoded_rows
 
@@ -126,7 +126,7 @@ class QueryOrder:
 
 
 class NegativeLists(Protocol):
-    """Protocol of a file of negatives, such as `hardneg.formats.negatives.NegativesFile`."""
+    """Protocol for files of negatives, such as `hardneg.formats.negatives.NegativesFile`, with one row per query."""
 
     @property
     def query_ids(self) -> list[str]:
@@ -134,7 +134,7 @@ class NegativeLists(Protocol):
 
     @property
     def counts(self) -> Rows:
-        """The number of negatives of each row, int64."""
+        """The number of negatives in each row, int64 [rows]."""
 
     def pick(self, row: int, positions: Rows) -> list[str]:
         """Return the document ids of a row's negatives at `positions`, int64 [n]."""
@@ -161,7 +161,7 @@ class TrainingData:
     guide: Guide | None = None
 
     def only(self, rows: Sequence[int]) -> "TrainingData":
-        """Return this data with only the queries at the positions `rows`, in that order."""
+        """Return a copy of this data with only the queries at positions `rows`, in that order."""
         query_ids, texts = ([column[row] for row in rows] for column in (self.query_ids, self.texts))
         return replace(self, query_ids=query_ids, texts=texts)
 
@@ -205,7 +205,7 @@ class QueryRows:
 
     queries: int64 [B], positions in the training data.
     known: int64 [K], rows of the corpus; owner: int64 [K], ascending, the batch row of each.
-    aside, aside_owner: the same for other excluded documents: the query's text, or positives of queries with that text.
+    aside, aside_owner: the same for other excluded documents: copies of the query, positives of queries with its text.
     """
 
     query_ids: list[str]
@@ -292,7 +292,7 @@ class Examples:
         return self.of(self._at(start, count)[1])
 
     def of(self, queries: Rows) -> QueryRows:
-        """Return the given queries with their known positives; queries: int64 [B], positions in the training data."""
+        """Return the texts and known positives of `queries`, int64 [B], which are positions in the training data."""
         positions, owner = ranges(self._starts[queries], self._starts[queries + 1])
         chosen = queries.tolist()
         query_ids, texts = ([column[query] for query in chosen] for column in (self._data.query_ids, self._data.texts))
@@ -368,10 +368,10 @@ def margin_bins(scores: Scores) -> Rows:
 
 
 def by_margin(scores: Scores, width: int, source: np.random.Generator) -> Rows:
-    """Draw positions of negatives, int64 [width], each from a random non-empty margin bin, uniformly within that bin.
+    """Draw `width` negatives: for each, first a random non-empty margin bin, then a random negative in that bin.
 
-    No scored negative is drawn twice before all are drawn once. Negatives without a score are drawn only if none has
-    one, then uniformly. scores: float32 [n], teacher scores of the negatives, nan if missing.
+    Scored negatives are drawn again only after each has been drawn once. If no negative has a score, all are drawn
+    uniformly. scores: float32 [n], teacher scores, nan if missing. Returns positions in `scores`, int64 [width].
     """
     bins, positions = margin_bins(scores), np.empty(width, np.int64)
     if (bins < 0).all():

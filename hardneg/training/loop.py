@@ -1,4 +1,4 @@
-"""The training loop for all methods and losses; a run that is killed at any point resumes to the same result."""
+"""The training loop for all methods and losses. A run that is killed at any point resumes and gives the same result."""
 
 import math
 import time
@@ -25,17 +25,17 @@ from hardneg.training.step import update
 
 Validate = Callable[[], Mapping[str, float]]
 CHECKPOINT_SECONDS = 300.0
-"""Maximum time between checkpoints, in seconds: the most work that is lost if a run is killed."""
+"""Maximum number of seconds between checkpoints, and thus of work lost when a run is killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingResult:
     """The result of a training run.
 
-    history: records with `step`, the number of finished steps, and either `dev`, the metrics measured then, or the
-    values of the last step, as in `hardneg.training.step.records`. steps: number of finished steps. best, best_step:
-    the best dev metric, if measured, and its step. skipped: numbers of skipped queries and positives, by reason.
-    earlier: seconds spent by interrupted runs up to the checkpoint that this run resumed from.
+    history: one record per step, as in `hardneg.training.step.records`, and one per validation, with `step` and the
+    metrics `dev`. steps: number of finished steps. best, best_step: the best dev metric, if measured, and its step.
+    skipped: numbers of skipped queries and positives, by reason. earlier: seconds spent by interrupted runs up to the
+    checkpoint that this run resumed from.
     """
 
     history: list[Record]
@@ -62,11 +62,11 @@ def learn(
     progress: Progress,
     validate: Validate | None = None,
 ) -> TrainingResult:
-    """Train the method's encoder in place to the last weights or, with `validate` and `keep_best`, the best on dev.
+    """Train the method's encoder in place; keep the last weights or, with `validate` and `keep_best`, the best on dev.
 
-    A call with the same arguments resumes from `history.jsonl` and `checkpoints/` in `folder`; on a CPU, the resulting
-    weights equal those of an uninterrupted run bit for bit. `kept/` has intermediate models. In a distributed run, each
-    process makes the same call and trains on a share of each batch; the first one validates, reports and writes.
+    A call with the same arguments resumes from `history.jsonl` and `checkpoints/` in `folder`. On a CPU, the resulting
+    weights equal those of an uninterrupted run bit for bit. Intermediate models are in `kept/`. In a distributed run,
+    every process makes this call and trains on a share of each batch; the first one validates, reports and writes.
 
     Raises:
         UsageError: the options are invalid, or `validate` does not return the option `metric`.
@@ -224,7 +224,7 @@ def _learning(encoder: Any, options: LearningOptions) -> Iterator[None]:
 
 @contextmanager
 def gradient_checkpointing(module: nn.Module) -> Iterator[None]:
-    """During the block, make each transformer layer of a module recompute its activations in the backward pass.
+    """Make each transformer layer of a module recompute its activations in the backward pass, during the block.
 
     Source: Chen et al., Training Deep Nets with Sublinear Memory Cost (2016).
 
@@ -264,10 +264,10 @@ def accelerated(device: torch.device) -> Any:
 
 
 def distributed(module: nn.Module) -> nn.Module:
-    """Return the module or, if there are several processes, a wrapper that averages gradients over all of them.
+    """Return the module itself or, with several processes, wrapped so that gradients are averaged over all processes.
 
-    The wrapper keeps the device, while accelerate would use the GPU numbered by the process's rank. It accepts weights
-    that the forward pass does not use, such as a pooler's.
+    The wrapper keeps the module's device, whereas accelerate's would use the GPU with the number of the process's rank.
+    It also accepts weights that the forward pass does not use, such as a pooler's.
     """
     if world().size == 1:
         return module

@@ -16,7 +16,7 @@ from hardneg.store import FREE, LATER, legacy_key_names, options_in_key
 def option(
     default: Any, meaning: str, *, least: float | None = None, above: float | None = None, key: Any = None
 ) -> Any:
-    """Declare an option with help text `meaning`; `above` is exclusive; key: `FREE` or `LATER` if not in every key."""
+    """Declare an option with help text `meaning`. least, above: bounds (`above` exclusive). key: `FREE` or `LATER`."""
     bounds = {"least": least, "above": above}
     return field(default=default, metadata={"help": meaning, **bounds, **(key or {})})
 

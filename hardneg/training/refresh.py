@@ -1,7 +1,7 @@
-"""Refreshes of negatives (encode the corpus, search it with the training queries, mine), and the inferencer.
+"""Refreshing negatives during training: encode the corpus, search it with the training queries, and mine.
 
-The inferencer is a program that runs during training: it loads the newest checkpoint, mines, publishes, and repeats. It
-exits when the trainer does, even if the trainer is killed, since the system then closes the pipe between the two.
+The inferencer is a separate program that does this in a loop: it loads the newest checkpoint, mines, and publishes the
+negatives. It exits with the trainer, even if the trainer is killed: the system then closes the pipe between the two.
 """
 
 import os
@@ -56,7 +56,7 @@ class FirstNegatives:
     count: int
 
     def mine(self, candidates: Iterable[types.Candidates], *, seed: int) -> Iterator[types.Negatives]:
-        """Yield the first `count` negatives of each query, in the order of the candidates."""
+        """Yield the first `count` negatives of each query, one item per query, in the order of `candidates`."""
         for query, mined in paired(candidates, partial(self.miner.mine, seed=seed)):
             first, scores = mined.negatives[: self.count], mined.scores[: self.count]
             yield types.Negatives(query.query_id, query.positives, list(first), scores, mined.dropped)
@@ -66,8 +66,8 @@ class FirstNegatives:
 class Mining:
     """The mining configuration shared by all refreshes.
 
-    seed: sampling depends only on the seed, the refresh and the query. miner: plugin that selects negatives from the
-    top hits; None uses the option `choice`. backend: plugin that builds the index to search; None searches exactly.
+    seed: seed of all sampling, which otherwise depends only on the refresh and the query. miner: plugin that selects
+    negatives from the top hits; None uses option `choice`. backend: index to build and search; None searches exactly.
     """
 
     data: examples.TrainingData
@@ -78,13 +78,13 @@ class Mining:
     backend: IndexBackend | None = None
 
     def trainable(self, number: int) -> list[int]:
-        """Return the positions of the queries that refresh `number` mines for: those in its part with positives."""
+        """Return the positions of the queries in the part of refresh `number`, except queries without a positive."""
         data = self.data
         queries = chunk(len(data.query_ids), number, self.options.query_chunks)
         return [position for position in queries if data.positives.get(data.query_ids[position])]
 
     def selection(self, number: int) -> choosing.Choosing:
-        """Return an object that selects negatives from the top hits in refresh `number`, as configured."""
+        """Return the object that selects the negatives of refresh `number` from the top hits."""
         data, chosen, seed = self.data, self.options, derive_seed(self.seed, "refresh", number)
         if self.miner is not None:
             miner: NegativeMiner = FirstNegatives(self.miner, chosen.negatives)
@@ -95,7 +95,7 @@ class Mining:
         return choosing.Choosing(data.corpus, data.positives, miner, self.filters, seed)
 
     def searcher(self, folder: Path, device: str) -> Searcher:
-        """Return a searcher of the documents encoded in `folder`: the backend's index, or exact search on `device`."""
+        """Return a searcher over the vectors in `folder`: the backend's index or, without one, an exact searcher."""
         exact, built = ExactOptions(device=device), folder / "searched"
         if self.backend is None:
             searcher: Searcher = open_store(folder, exact)
@@ -109,7 +109,7 @@ class Mining:
 
 
 def chunk(count: int, number: int, chunks: int) -> range:
-    """Return the positions in part `number` modulo `chunks` of `count` items; the last part includes the remainder."""
+    """Split `count` items into `chunks` parts, the last with the rest; return the range of part `number` % `chunks`."""
     size, position = count // chunks, number % chunks
     return range(position * size, count if position == chunks - 1 else (position + 1) * size)
 
@@ -117,7 +117,7 @@ def chunk(count: int, number: int, chunks: int) -> range:
 def known_to_be_relevant(
     positives: Mapping[str, Sequence[str]], refresh: RefreshOptions
 ) -> Mapping[str, Sequence[str]]:
-    """Return the positives, by query id, that training and mining use: all, or only the last (option `excluded`)."""
+    """Return each query's positives for training and mining: all, or only the last if option `excluded` is `last`."""
     if refresh.excluded == "last":
         return {query_id: doc_ids[-1:] for query_id, doc_ids in positives.items()}
     return positives
@@ -135,7 +135,7 @@ def mine_refresh(
     encoders: one copy of the model per device; each encodes a part of the corpus, and the first encodes the queries.
 
     Raises:
-        OSError: the disk is full or cannot be written; the partial refresh is removed.
+        OSError: writing failed, for example because the disk is full; the partial refresh is removed.
         TrainingError: no query of this refresh has a positive, or none has a negative; nothing is published.
     """
     if not mining.trainable(number):
@@ -202,9 +202,9 @@ def _hits(
 class Settings:
     """The inferencer's settings, written by the trainer.
 
-    model: the initial model. collection, checkpoints, refreshes: folders. split: the queries' split. first: the first
-    step to mine at. devices: devices to encode on. threads: number of CPU threads. segments: windows that documents are
-    split into, if any. pseudo_positives: a file of negatives whose positives also count as relevant. miner, filters,
+    model: the initial model. collection, checkpoints, refreshes: folders. split: split of the training queries. first:
+    first step to mine at. devices: devices to encode on. threads: number of CPU threads. segments: windows to split
+    documents into, if any. pseudo_positives: file of negatives whose positives also count as relevant. miner, filters,
     backend: plugins, as in `Mining`.
     """
 
@@ -249,14 +249,14 @@ class Settings:
 
 
 def serve(settings: Settings, wait: Callable[[float | None], None], report: Callable[[str], None]) -> None:
-    """Mine with the newest checkpoint whenever a refresh is due; never return. wait: waits for a checkpoint or timeout.
+    """Mine with the newest checkpoint whenever a refresh is due; never return.
 
     A checkpoint that is removed while it is being read is skipped. A failed write, as on a full disk, is reported once,
     and mining is retried at the next checkpoint or after `AGAIN` seconds. A refresh with nothing to train on is
     reported, and the next part of the queries is mined with the next checkpoint.
 
-    Raises ArtifactError if the newest checkpoint is damaged.
-    Raises TrainingError if the refresh that training starts with has nothing to train on.
+    wait: function that waits for a new checkpoint or a timeout in seconds. report: function that receives messages.
+    Raises ArtifactError if the newest checkpoint is damaged; TrainingError if the first refresh is needed but empty.
     """
     folder = RefreshFolder(Path(settings.refreshes))
     checkpoints = Checkpoints(Path(settings.checkpoints), "")

@@ -66,9 +66,9 @@ class Mixture:
 
 
 class MixedExamples:
-    """An endless sequence of examples from several sources; each source keeps the order of training on it alone.
+    """An endless sequence of examples from several sources, each in the order it would have if trained on alone.
 
-    An epoch has as many examples as all sources together. Consecutive batches may come from one source, and a source
+    The length of an epoch is the total number of examples. Consecutive batches may come from one source, and a source
     may start its next epoch while another is in its first. skipped: numbers of skipped queries and positives, by reason
     and source.
     """
@@ -154,7 +154,7 @@ class SourceOrder:
         self._last = lru_cache(2)(self._numbered)
 
     def at(self, start: int, count: int) -> tuple[Rows, Rows]:
-        """Return the sources of `count` draws from `start` on, int64 [count], and how often each was drawn before."""
+        """Return the sources of `count` draws from `start` on, and how often each came before; both int64 [count]."""
         first, skipped = divmod(start, _BLOCK)
         parts = map(self._last, range(first, -(-(start + count) // _BLOCK)))
         sources, numbers = map(np.concatenate, zip(*parts, strict=True))

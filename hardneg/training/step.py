@@ -1,4 +1,4 @@
-"""A training step: the base class of training methods, optimizers, learning rates, and gradient norms."""
+"""The parts of a training step: optimizers, learning rates, gradient norms, and the base class of training methods."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ class Objective(Protocol):
 
 
 class ExampleTraining:
-    """Base class for training methods; batches are drawn from examples and depend only on the seed.
+    """Base class for training methods that draw batches from examples. A batch depends only on its start and the seed.
 
     encoder: the network, with `module`, `device` and `save`. trainable: the module whose weights are trained and saved
     in checkpoints. forward_module: the module that encodes a batch in one forward pass.
@@ -38,7 +38,7 @@ class ExampleTraining:
 
     @property
     def refresh_interval(self) -> int | None:
-        """The number of steps between calls of `prepare`, each with a checkpoint; None means one call at the start."""
+        """Steps between calls of `prepare`, with a checkpoint before each; None means a single call at the start."""
         return None
 
     @property
@@ -50,14 +50,14 @@ class ExampleTraining:
         return len(self.examples)
 
     def digest(self) -> str:
-        """Return a digest of the training data and the method, without initial weights, loss and options."""
+        """Return a digest of the training data and the method; it ignores initial weights, loss and options."""
         return self.examples.digest()
 
     def prepare(self, step: int) -> None:
-        """Prepare to start or resume at a step, with the weights of that step."""
+        """Prepare to start or resume at `step`; the module already has the weights of that step."""
 
     def batches(self, starts: range, size: int) -> Iterator[Any]:
-        """Yield a batch of `size` queries, with `query_ids`, for each start position; one batch is tokenised ahead."""
+        """Yield a batch of `size` queries, with `query_ids`, for each start position; the next is tokenised ahead."""
         return batches.ahead(lambda start: self.make(self.examples.draw(start, size)), starts)
 
     def make(self, drawn: SampledBatch) -> Any:
@@ -136,7 +136,7 @@ def records(steps: Sequence[TakenStep]) -> Iterator[checkpoint.Record]:
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """What each training step needs; half: whether to use bfloat16 in the transformer; groups: see `layer_groups`."""
+    """The objects that all steps share. half: whether the transformer uses bfloat16. groups: see `layer_groups`."""
 
     accelerator: Any
     method: ExampleTraining
@@ -151,8 +151,7 @@ class Learner:
 def update(learner: Learner, batches: Sequence[Any], step: int, learning_rate: float) -> TakenStep:
     """Perform training step `step`, counted from 0, with the accumulated gradients of its batches.
 
-    Dropout depends on the seed, the step, and the number of the batch in the step, so that a resumed run repeats it;
-    each process has its own dropout.
+    Dropout depends on the seed, the step, the batch within the step and the process, so a resumed run repeats it.
     """
     model, accelerator, here = learner.model, learner.accelerator, distributed.world()
     process = [] if here.rank == 0 else [here.rank]
@@ -261,11 +260,11 @@ Groups = Mapping[str, Sequence[nn.Parameter]]
 
 
 def layer_groups(module: nn.Module) -> dict[str, list[nn.Parameter]]:
-    """Group the trainable weights by thirds of the transformer's layers.
+    """Return the trainable weights by third of the transformer's layers: `bottom`, `middle` and `top`.
 
     Embeddings and other modules before the layers belong to the bottom, modules after them to the top. Each side of a
-    twin encoder is split by its own layers. A weight with its own learning rate forms a group with its name. A model
-    without a list of same-class layers forms one group, `all`. Empty groups are omitted.
+    twin encoder is split by its own layers. A weight with its own learning rate forms a group under its own name. A
+    model without a list of same-class layers forms one group, `all`. Empty groups are omitted.
 
     Source: ANCE (Xiong et al., ICLR 2021), figure 4.
     """
@@ -280,7 +279,7 @@ def layer_groups(module: nn.Module) -> dict[str, list[nn.Parameter]]:
 
 
 def gradient_norms(groups: Groups) -> dict[str, Tensor | float]:
-    """Return the 2-norm of each group's current gradients, a scalar float32 or float64; 0 without gradients."""
+    """Return the 2-norm of each group's current gradients: a float32 or float64 scalar, or 0.0 without gradients."""
     norms: dict[str, Tensor | float] = {}
     for name, group in groups.items():
         tensors = [weights.grad for weights in group if weights.grad is not None]
@@ -293,7 +292,7 @@ def gradient_norms(groups: Groups) -> dict[str, Tensor | float]:
 
 
 def stacks(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Yield the path, ending in a dot, and the length of each outermost list of two or more same-class layers."""
+    """Yield the path and length of each outermost list of two or more layers of the same class; paths end in a dot."""
     for name, child in module.named_children():
         path = f"{prefix}{name}."
         if isinstance(child, nn.ModuleList) and len(child) > 1 and len({type(layer) for layer in child}) == 1:

@@ -56,9 +56,9 @@ class Pool:
 def pool_validation(encoder: Encoder, data: ValidationData, depth: int) -> Callable[[], dict[str, float]]:
     """Return a function that measures the encoder's current `mrr@10`, `ndcg@10` and `recall@100`.
 
-    Sparse and multi-vector encoders also get the mean numbers of weights or vectors, `per_query` and `per_document`.
+    Sparse and multi-vector encoders also get `per_query` and `per_document`, the mean numbers of weights or vectors.
     The pool consists of all dev positives and the first `depth` documents of the run for each dev query. Without the
-    rest of the corpus, the metrics are too high, but they allow checkpoints to be compared.
+    rest of the corpus, the metrics are too high, but checkpoints can still be compared.
 
     Raises:
         TrainingError: no dev query has a relevant document in the corpus.
@@ -104,9 +104,9 @@ def make_pool(data: ValidationData, depth: int) -> Pool:
 
 
 def pool_metrics(queries: Encoded, documents: Encoded, pool: Pool, first: Rows | None = None) -> dict[str, float]:
-    """Return the mean `mrr@10`, `ndcg@10` and `recall@100` of a pool's Q queries over its N documents; ties by row.
+    """Return the mean `mrr@10`, `ndcg@10` and `recall@100` of a pool's Q queries over its N documents.
 
-    first: int64 [N], index of each document's first vector if documents have several vectors; the best one counts.
+    Ties are broken by row. first: int64 [N], each document's first vector if there may be several; the best one counts.
     """
     ranked = []
     for start in range(0, len(queries), _QUERIES):
@@ -160,7 +160,7 @@ class StalenessWatch:
     """A callable that measures, every `every` steps, how stale the negatives of the training queries in `batch` are.
 
     batch: Q queries. lists: function that maps the encoded queries to their negatives, int64 [Q, n], padded with -1;
-    positives are ignored. documents: size of the index. depth: number of negatives to compare with as many top hits.
+    positives are ignored. documents: size of the index. depth: number of negatives, and of top hits, to compare.
     Ranks in the whole corpus are measured only if there is one vector per document.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 8.2.

@@ -63,7 +63,7 @@ def by_hand(scores: list[float], labels: list[int], cut: int) -> list[float]:
 
 @pytest.mark.parametrize("options", [{}, {"cut": None}])
 def test_without_a_cut_there_is_no_loss(options: dict[str, object]) -> None:
-    with pytest.raises(errors.PluginError, match="lambda: cut is missing; set the rank cut-off"):
+    with pytest.raises(errors.PluginError, match="lambda: cut is missing; set the rank cutoff"):
         configure("losses", types.PluginSetting("lambda", options))
     with pytest.raises(errors.PluginError, match="cut must be at least 1, not 0"):
         LambdaLoss(cut=0)

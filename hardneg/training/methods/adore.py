@@ -55,7 +55,7 @@ class NegativeSource:
         raise NotImplementedError
 
     def in_use(self, batch: QueryRows, vectors: Encoded) -> Rows:
-        """Return the lists that a batch with encoded queries `vectors` would now get, int64 [B, K], padded with -1."""
+        """Return the lists that a batch would get now, int64 [B, K], padded with -1. vectors: its encoded queries."""
         return self.lists(batch, -1, None)
 
 
@@ -111,7 +111,7 @@ class NegativeTable(NegativeSource):
     refresh_interval: int | None = None
 
     def prepare(self, step: int) -> None:
-        """Write the current table if due, open it, and remove all others. Raises TrainingError if it is missing."""
+        """Write the table if it is due, remove all others, and open it. Raises TrainingError if it is missing."""
         mined_at = step - step % self.refresh_interval if self.refresh_interval else 0
         path = self.folder / f"lists-{mined_at:09d}.npy"
         if world().rank == 0:
@@ -134,7 +134,7 @@ class NegativeTable(NegativeSource):
 
 
 def mined_lists(data: TrainingData, negatives: NegativesFile, depth: int) -> Blocks:
-    """Return a function that yields each query's first `depth` negatives in a file, or none if it lacks the query."""
+    """Return a function that yields each query's first `depth` negatives; queries missing from the file get none."""
     row_of = {query_id: row for row, query_id in enumerate(negatives.query_ids)}
 
     def blocks() -> Iterator[Rows]:
@@ -232,8 +232,8 @@ class AdoreTraining(step.ExampleTraining):
     Attributes:
         encoder: twin encoder; only its query side is trained.
         examples: the queries and their positives.
-        searcher: the fixed index; index: its key. content_hash: uint64 [N], by row of the corpus.
-        source: source of the lists of each step.
+        searcher: the fixed index. index: key of its artifact. content_hash: uint64 [N], by row of the corpus.
+        source: source of the document lists of each step.
         forced: rule for adding known positives to the lists. dropout: whether a live source searches with dropout.
         watch: function that is called after each step and returns additional metrics.
     """
@@ -321,7 +321,7 @@ def score_batch(scores: Tensor, lists: LabelledLists, width: int, live: bool) ->
 class JpqTower(QueryTower):
     """An encoder's query side with the centroids, float32 [M, C, d / M], and rotation, float32 [d, d], of an index.
 
-    The centroids have their own learning rate; the rotation, None if the index has none, is fixed.
+    The learning rate of the centroids is `factor` times the encoder's. The rotation is fixed, or None if absent.
     """
 
     rotation: Tensor | None

@@ -54,7 +54,7 @@ class AnceTraining(DualEncoderTraining):
         provider: "RefreshProvider",
         terms: LossTerms = LossTerms(),  # noqa: B008
     ) -> None:
-        """Start with the negatives of `data`, if any. Raises UsageError for fewer queries than `query_chunks`."""
+        """Start with the negatives of `data`, if any. Raises UsageError for more `query_chunks` than queries."""
         if (parts := refreshing.query_chunks) > (total := len(data.query_ids)):
             raise UsageError(f"refresh.query_chunks: {total} queries cannot be split into {parts} parts; use fewer")
         super().__init__(encoder, replace(data, negatives=None), replace(options, negatives_per_query=0), terms)
@@ -114,7 +114,7 @@ class AnceTraining(DualEncoderTraining):
         return batches.ahead(lambda planned: self.make(planned[1].draw(planned[0], size)), planned())
 
     def log_metrics(self, step: int) -> checkpoint.Record:
-        """Return `refresh`, the number of the refresh in use, and `lag`, the steps since the model that mined it.
+        """Return `refresh`, the number of the refresh in use, and `lag`, its model's age in steps; empty before any.
 
         The first step with a refresh also has `kept`, the mean fraction of negatives shared with the previous refresh.
         """
@@ -187,9 +187,9 @@ def refresh_facts(
 
 
 def overlap(negatives: examples.NegativeLists, before: examples.NegativeLists) -> float | None:
-    """Return the mean fraction of a query's negatives that are also in the file `before`.
+    """Return the mean fraction of a query's negatives that it also has in the file `before`.
 
-    Only queries with negatives in both files' first 10,000 rows count; None if there are none, as with `query_chunks`.
+    Only queries with negatives in the first 10,000 rows of both files count. Returns None if there are no such queries.
     """
     has, had = (
         {name: {*each.pick(row, np.arange(each.counts[row]))} for row, name in enumerate(each.query_ids[:_QUERIES])}
@@ -325,7 +325,7 @@ class SynchronousProvider:
         return self._last
 
     def refuse(self, refresh: checkpoint.Refresh, error: HardnegError) -> None:
-        """Raise TrainingError, after removing a damaged refresh so that the next run re-mines it."""
+        """Raise TrainingError from `error`; a damaged refresh is removed first, so that the next run re-mines it."""
         if isinstance(error, ArtifactError):
             self.refreshes.remove(refresh.number)
         raise TrainingError(f"{refresh.name}: {error}") from error
@@ -333,10 +333,10 @@ class SynchronousProvider:
 
 @dataclass
 class BackgroundProvider:
-    """A provider that mines in another process during training; if it fails, training keeps its last negatives.
+    """A provider that mines in another process during training; if mining fails, training keeps its current negatives.
 
     A resumed run continues from its newest checkpoint; refreshes mined with later checkpoints are removed. needed:
-    whether training has no negatives until the first refresh.
+    whether training must wait for the first refresh, since it has no other negatives.
     """
 
     process: Process
@@ -387,4 +387,4 @@ class BackgroundProvider:
 
 
 RefreshProvider = SynchronousProvider | BackgroundProvider
-"""The trainer's source of refreshes: all processes call `prepare`, only the first calls the other methods."""
+"""The trainer's source of refreshes. All processes call `prepare`; only the first one calls the other methods."""

@@ -24,10 +24,10 @@ _Pass = Callable[[], Vectors]
 
 
 def guide_masked(batch: types.ScoreBatch, mask: options.GuidedMask) -> types.ScoreBatch:
-    """Mask negatives that a guide scores above g(positive) - margin. Raises TrainingError if there are no guide scores.
+    """Mask negatives whose guide score exceeds the positive's minus the margin. Raises TrainingError without a guide.
 
-    guide [B, M], guide_query_query and guide_document_document are compared with the guide's score for the row's query
-    and its positive, or with the lowest such score if there are several positives.
+    The batch's scores `guide`, `guide_query_query` and `guide_document_document` are compared with the guide's score
+    for the row's query and its positive, or with the lowest such score if there are several positives.
 
     Source: Solatorio, GISTEmbed (2024), section 3; margins as in sentence-transformers' `GISTEmbedLoss`.
     """
@@ -39,7 +39,7 @@ def guide_masked(batch: types.ScoreBatch, mask: options.GuidedMask) -> types.Sco
 
 
 def self_masked(batch: types.ScoreBatch, margin: float) -> types.ScoreBatch:
-    """Mask negatives that the model itself scores above s(positive) + margin, as they are probably false negatives.
+    """Mask negatives that the model itself scores above the positive plus `margin`; they are probably false negatives.
 
     Scores between queries and between documents are masked as well. No gradient flows through the comparison.
 
@@ -70,13 +70,13 @@ def _mask(batch: types.ScoreBatch, parts: Sequence[Tensor | None], highest: Tens
 
 
 Change = Callable[[Tensor], Tensor]
-"""A function that truncates encoded texts, or quantizes them like an index."""
+"""A function that truncates encoded texts, or quantizes them as an index does."""
 
 
 def stored(vectors: Tensor, precision: types.StoredPrecision) -> Tensor:
-    """Quantize and decode vectors, float [n, d], like an index of this precision, with a straight-through gradient.
+    """Return vectors, float [n, d], as an index of this precision would decode them, with a straight-through gradient.
 
-    `float32` changes nothing. `int8` matches index `sq8`: 255 steps between the minimum and maximum of each dimension.
+    `float32` is the identity. `int8` matches index `sq8`: 255 steps between each dimension's minimum and maximum.
     `binary` matches index `binary`: the sign of each number, scaled to the mean norm of the vectors.
 
     Source: Bengio, Léonard and Courville, Estimating or Propagating Gradients Through Stochastic Neurons for
@@ -95,11 +95,11 @@ def stored(vectors: Tensor, precision: types.StoredPrecision) -> Tensor:
 
 @dataclass(frozen=True)
 class LossTerms:
-    """The terms of a batch's loss.
+    """Additions to a loss: truncated dimensions, index precisions, a regularizer, and masks of false negatives.
 
     dims: weight of the loss at each number of dimensions; empty means one loss on all dimensions. precisions:
     precisions of the document vectors, each with its own loss. regularizer: plugin that computes a penalty to add.
-    guided_mask: mask by guide scores. self_mask: margin above the positive's score beyond which negatives are masked.
+    guided_mask: mask by guide scores. self_mask: negatives are masked if they score above the positive plus this.
 
     Source: Kusupati et al., Matryoshka Representation Learning (NeurIPS 2022), Eq. 1.
     """
@@ -161,7 +161,7 @@ class LossTerms:
     def penalty(self, queries: Tensor, documents: Tensor, column: Tensor, done: float) -> Tensor | None:
         """Return the regularizer's penalty, if any, for encoded queries, float [B, ...], and documents, float [D, ...].
 
-        column: int64 [M], the document of each column of the scores. done: the fraction of finished steps.
+        column: int64 [M], index of the document in each score column. done: the fraction of finished steps.
         """
         if self.regularizer is None:
             return None
@@ -298,8 +298,8 @@ def train(
 class Towers:
     """Functions that encode one side or both sides; `context` creates the context manager of a pass.
 
-    `both` may be wrapped for distributed training. Of the calls with a graph, that of `both` is the last, since the
-    wrapper then reduces the gradients that all calls have accumulated; calls of `one` bypass the wrapper.
+    `both` may be wrapped for distributed training, whereas `one` bypasses the wrapper. In the pass with a graph, `both`
+    is called last, so that its wrapper reduces the gradients that all calls have accumulated.
     """
 
     one: Callable[[Features, Any], Tensor]

@@ -68,7 +68,7 @@ class RerankerTraining(step.ExampleTraining):
         return digest([self.examples.digest(), self.encoder.module.max_seq_length])
 
     def scores(self, model: Any, batch: PairBatch, half: bool) -> ScoreBatch:
-        """Return scores [B, W] of each query's own documents, over all processes; `adversarial` perturbs embeddings."""
+        """Return scores [B, W] of each query's own documents, from all processes; `adversarial` perturbs embeddings."""
         if not self._size:
             return self._scores(model, batch, half)
         layer = self.encoder.embeddings
@@ -103,7 +103,7 @@ class RerankerTraining(step.ExampleTraining):
 def ascent(loss: Tensor, weight: Tensor, size: float) -> Tensor:
     """Return a step of 2-norm `size` along the gradient of the loss with respect to `weight`; 0 if the gradient is 0.
 
-    Processes that share a loss all get the same step.
+    In a distributed run, gradients are summed over all processes, so all get the same step.
     """
     (gradient,) = torch.autograd.grad(loss, weight)
     if world().size > 1:

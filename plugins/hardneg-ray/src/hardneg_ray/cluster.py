@@ -35,14 +35,14 @@ class Needs:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster that this process has joined. started: whether it started here. node: this machine's id in it."""
+    """A cluster that this process has joined. started: whether this process started it. node: this machine's id."""
 
     options: Ray
     started: bool
     node: str
 
     def needs(self, device: str | None) -> Needs:
-        """Return an actor's resources for `device`, from the options or else derived from the machines."""
+        """Return the resources that an actor reserves for `device`: from the options, or derived from the machines."""
         cpus, gpus = self._machines("CPU"), self._machines("GPU")
         num_gpus = self.options.num_gpus
         if num_gpus is None:
@@ -58,7 +58,7 @@ class Cluster:
         return sum(_fitting(cpus, needs.num_cpus, _fitting(gpus, needs.num_gpus)) for cpus, gpus in by_machine)
 
     def beside_driver(self, actor: type[Any]) -> Any:
-        """Return a factory for actors of the given class; they run on this machine without resources, and restart."""
+        """Return a factory for actors of a class that run on this machine, reserve no resources, and are restarted."""
         here = NodeAffinitySchedulingStrategy(self.node, soft=False)
         return ray.remote(actor).options(num_cpus=0, max_restarts=-1, max_task_retries=-1, scheduling_strategy=here)
 

@@ -20,9 +20,9 @@ class Ray:
 
     Args:
         address: the cluster to join; `auto` joins the cluster that `ray start` started on this machine, or starts one;
-            `local` starts one, which only this user can reach, from this machine.
+            `local` starts one that only this user can reach, and only from this machine.
         actors: maximum number of actors at a time; `auto` starts all that fit, and more when the cluster grows.
-        num_gpus: number of GPUs per actor, which may be a fraction; default 1 if the cluster has GPUs.
+        num_gpus: number of GPUs per actor, which may be a fraction; by default, 1 if the cluster has GPUs.
         num_cpus: number of cores and threads per actor; by default, the machine's cores per GPU, or without GPUs, its
             cores per actor (all cores if `actors` is `auto`).
         losses: number of times that the same blocks, or a cluster started here, are lost before the stage fails.

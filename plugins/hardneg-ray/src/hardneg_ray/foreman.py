@@ -34,8 +34,8 @@ class Ranges:
     def take(self, actors: int) -> Sequence[int]:
         """Remove and return the next blocks for one of `actors` actors: half of an equal share, up to a maximum.
 
-        So faster actors return more often, all finish together, and a growing cluster has blocks left. The blocks are
-        consecutive, so that an actor reads a run or an index in one pass.
+        Faster actors thus come back more often, all actors finish at about the same time, and new actors find blocks.
+        The blocks are consecutive, so that an actor reads a run or an index in one pass.
         """
         share = min(_MOST, max(1, len(self._missing) // (2 * max(1, actors))))
         taken = [number for i, number in enumerate(self._missing[:share]) if number == self._missing[0] + i]
@@ -52,7 +52,7 @@ class Ranges:
 
 @dataclass(eq=False)
 class Member:
-    """An actor. waited: its next message, about the opened stage or a block. numbers: its remaining blocks."""
+    """An actor and its state. waited: its pending message or stream of messages. numbers: its remaining blocks."""
 
     actor: Any
     waited: Any
@@ -84,7 +84,7 @@ class Lost(Exception):
 
 
 class Foreman:
-    """A stage that runs on a cluster. blocks: the stage opened by the driver. members: its actors."""
+    """The driver of a stage on a cluster. blocks: the work as opened by the driver. members: the actors."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Foreman:
                 self._give_up(lost.member)
 
     def dismiss(self, member: Member) -> None:
-        """Kill an actor; if it survives for a while, it writes the same bytes as the actors that replace it."""
+        """Kill an actor. If it survives for a while, this is harmless: its replacements write the same bytes."""
         self.members.remove(member)
         ray.kill(member.actor)
 

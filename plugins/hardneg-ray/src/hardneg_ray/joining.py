@@ -30,7 +30,7 @@ _QUIET: dict[str, Any] = {"log_to_driver": False, "configure_logging": True, "lo
 
 @contextmanager
 def joined(options: Ray) -> Iterator[Cluster]:
-    """Yield the cluster that this process is in, or else that of `options`, joined or started until the block ends.
+    """Yield the cluster that this process is already in; otherwise, join or start the one in `options` for the block.
 
     Raises:
         UsageError: there is no such cluster.

@@ -13,7 +13,7 @@ _SQUARES = "squares"
 
 
 class Squares(hp.stages.StageSpec):
-    """Write the squares of 0 to `count` - 1. size, pause: numbers and seconds per block. broken: one that fails."""
+    """Writes the squares of 0 to `count` - 1. size, pause: numbers and seconds per block. broken: number that fails."""
 
     version = 1
     artifact_type = "numbers"

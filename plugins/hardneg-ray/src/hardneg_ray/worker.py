@@ -50,7 +50,7 @@ class Failed:
         return cls(classes[0] if isinstance(error, hp.errors.HardnegError) else "", str(error), trace)
 
     def error(self) -> Exception:
-        """Return the error to raise here: one of the same hardneg class, else a RuntimeError with the traceback."""
+        """Return the error to raise in the driver: of the same hardneg class, or a RuntimeError with the traceback."""
         if not self.class_name:
             return RuntimeError(f"an actor failed:\n{self.trace}")
         error_class = getattr(sys.modules[hp.errors.HardnegError.__module__], self.class_name)
@@ -69,11 +69,11 @@ class Desk:
         self._file, self._choices = choices, choices_in(choices)
 
     def chosen(self, subject: str) -> str | None:
-        """Return the recorded choice for a subject, or None."""
+        """Return the recorded choice for a subject, or None if no choice is recorded."""
         return self._choices.get(subject)
 
     def settle(self, subject: str, proposal: str) -> str:
-        """Return the choice for all actors, which is the first proposal for the subject."""
+        """Return the choice that all actors share: the first proposal for the subject, which is recorded."""
         if subject not in self._choices:
             self._choices[subject] = proposal
             hp.stores.replace_text(self._file, json.dumps(self._choices, indent=1, sort_keys=True))
@@ -92,7 +92,7 @@ def choices_in(path: Path) -> dict[str, str]:
 
 
 def token_file(folder: Path) -> Path:
-    """Return the path of the file by which actors recognise that they see the same folder as the driver."""
+    """Return the path of the file with which actors check that they see the same folder as the driver."""
     return folder / hp.stores.SCRATCH / "driver"
 
 
@@ -100,7 +100,7 @@ class BlockActor:
     """An actor that computes blocks of one stage."""
 
     def __init__(self, context: hp.stages.StageContext[hp.stages.StageSpec], token: str, desk: Any) -> None:
-        """Prepare an actor, but open no stage. token: text in the driver's `token_file`. desk: the `Desk` actor."""
+        """Create the actor; `open` opens the stage. token: text in the driver's `token_file`. desk: a `Desk` actor."""
         self._context, self._token, self._desk = context, token, desk
         self._blocks: hp.stage_work.StageBlocks | None = None
 

@@ -80,7 +80,7 @@ class Training:
 
 
 def sample_rows(count: int, size: int, seed: int) -> NDArray[np.int64]:
-    """Draw min(`size`, `count`) of `count` rows: int64, ascending, a random one from each of as many equal ranges."""
+    """Draw n = min(`size`, `count`) of `count` rows: int64 [n], ascending, a random one from each of n equal ranges."""
     size = min(size, count)
     edges = np.arange(size + 1, dtype=np.int64) * count // max(size, 1)
     return generator(seed, "index sample").integers(edges[:-1], edges[1:])
@@ -124,7 +124,7 @@ def make_room(index: Any, rows: int) -> None:
 
 
 def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], rows: int, source: Path, path: Path) -> int:
-    """Fill a trained, empty index with blocks of codes, uint8 [n, bytes per vector]; `save` it and return `rows`."""
+    """Fill a trained, empty index with blocks of codes, uint8 [n, bytes per vector]; then `save` it, return `rows`."""
     inner = innermost(index)
     make_room(inner, rows)
     for block in codes:
@@ -164,7 +164,7 @@ def _read_index(path: Path, flags: int = 0) -> Any:
 
 @dataclass(frozen=True)
 class CompressedSearcher:
-    """An open index folder. index: inner-product `faiss.Index`. copy: GPU equivalent to search instead, or None."""
+    """An open index folder. index: inner-product `faiss.Index`. copy: GPU index to search instead, or None."""
 
     path: Path
     index: Any
@@ -203,7 +203,7 @@ class CompressedSearcher:
         return hits
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Decode the vectors at rows int64 [n]: float32 [n, d], with any rotation undone.
+        """Decode the vectors in `rows`, int64 [n], and undo any rotation: float32 [n, d].
 
         Raises:
             UsageError: a row is not in the index.

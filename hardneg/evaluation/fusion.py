@@ -38,7 +38,7 @@ class Fusion:
 
     weights: one weight per list, for methods in `WITH_WEIGHTS`. missing: the score that `weighted-sum` gives a document
     missing from a list. constant: the constant of `reciprocal-rank`. norm: score normalization in ranx; None is ranx's
-    default, `min-max`. depth: the length of the fused list.
+    default, `min-max`. depth: the maximum length of a fused list.
     """
 
     method: str
@@ -49,7 +49,7 @@ class Fusion:
     depth: int = LIST_DEPTH
 
     def problems(self) -> list[str]:
-        """Return one message if weights are set that this method does not use, and one if such a norm is set."""
+        """Return messages on weights or a norm that are set although this method does not use them; may be empty."""
         faults = []
         if self.method not in WITH_WEIGHTS and set(self.weights) - {1.0}:
             faults.append(f"weights: {self.method} does not use weights; omit them, or use {', '.join(WITH_WEIGHTS)}")

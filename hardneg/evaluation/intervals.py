@@ -172,7 +172,7 @@ class Spread:
 
     @property
     def seed_p(self) -> float:
-        """The two-sided p value over seeds alone, for the given queries; 0 if there is no variance over seeds.
+        """The two-sided p value over seeds alone, for given queries. Without variance, it is 0, or 1 if the mean is 0.
 
         Source: Welch (1947), "The generalization of Student's problem when several different population variances are
         involved", Biometrika 34.

@@ -221,7 +221,7 @@ def averaged(scores: Sequence[Scores]) -> Scores:
 def by_system(
     paths: Mapping[str, tuple[str, int | None]], scores: Mapping[str, Scores]
 ) -> dict[str, dict[int, Scores]]:
-    """Group scores by path into scores by system and seed, skipping seed None. paths: system and seed of each path."""
+    """Return the scores by system and seed, without paths that have no seed. paths: system and seed of each path."""
     systems: dict[str, dict[int, Scores]] = {}
     for path, run_scores in scores.items():
         label, seed = paths[path]
@@ -275,5 +275,5 @@ def graded(names: Sequence[str]) -> set[str]:
 
 
 def cut_below(metrics: Sequence[str], longest: int | None) -> list[str]:
-    """Return the metrics, including `answer@k`, with a cutoff above `longest`, the length of the longest list."""
+    """Return the metrics, including `answer@k`, with a cutoff above `longest`, a list length; empty if it is None."""
     return [name for name in metrics if longest is not None and int(name.partition("@")[2] or 0) > longest]

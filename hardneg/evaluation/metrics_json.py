@@ -5,7 +5,7 @@
 there are any, `"marks": {sign: [system]}`, `"notes": [line]` and `"query_groups": {query_id: group}`. The same results
 in the same order give the same bytes. A comparison's `"verdict"` is `"difference"`, `"equivalent"` or `"undecided"`.
 With several seeds, scores are means over seeds, and there are two more keys: `"per_seed": {system: {seed: {metric:
-{query_id: score}}}}` and `"over_seeds"`, the tests over queries and seeds, which then have the verdicts.
+{query_id: score}}}}` and `"over_seeds"`, the tests over queries and seeds, with the verdicts on the pairs tested there.
 """
 
 import json

@@ -142,8 +142,8 @@ def randomisation_test(
 ) -> float:
     """Return the two-sided p value of the paired randomisation test, from the differences by query [n].
 
-    Signs of the differences, or of group sums, are drawn s times. If c of the means are at least as far from zero
-    as the observed mean, p is (1 + c) / (1 + s); if there are at most s sign patterns, all are counted and p is exact.
+    The signs of the differences, or of group sums, are drawn at random s times. If c of the means are at least as far
+    from 0 as the observed mean, p is (1 + c) / (1 + s). With at most s sign patterns, all are counted and p is exact.
 
     Source: Smucker, Allan and Carterette, "A comparison of statistical significance tests", CIKM 2007.
     """
@@ -225,7 +225,7 @@ def compare(
     options: Randomisation | None = None,
     design: Design | None = None,
 ) -> list[Comparison]:
-    """Compare systems by one metric; scores: by system and query.
+    """Compare systems by one metric. scores: the scores by system and query.
 
     Every other system is compared with each baseline; without baselines, each system with every earlier system. Holm's
     correction is over all returned comparisons. options, design: defaults if None.
@@ -282,7 +282,7 @@ def compare_all(
 
 
 def pairs_of(systems: list[str], baselines: list[str]) -> list[tuple[str, str]]:
-    """Return all pairs (system, baseline), each once. Without baselines, return all pairs (later, earlier) system."""
+    """Return all pairs (system, baseline), each once; without baselines, all pairs (later system, earlier system)."""
     if not baselines:
         return [(later, earlier) for earlier, later in combinations(systems, 2)]
     return [
@@ -301,7 +301,7 @@ def compare_over_seeds(
     options: intervals.Resampling | None = None,
     design: Design | None = None,
 ) -> list[TwoLevel]:
-    """Compare every system and baseline by each metric if at least one of the two has several seeds.
+    """Compare each system with each baseline, by each metric, if at least one of the two has several seeds.
 
     results: scores by system, metric and query, averaged over seeds if there are several. by_seed: scores by system,
     seed, metric and query. shared: pairs of systems that share seeds. All systems were scored on the same queries.

@@ -125,7 +125,7 @@ def normalise(text: str) -> str:
 def find_equal(
     sorted_hashes: NDArray[np.uint64], wanted: NDArray[np.uint64], order: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the positions of each wanted hash in sorted order as a range [first, end): two int64 arrays [len(wanted)].
+    """Return the range [first, end) that each wanted hash occupies in sorted order: two int64 arrays [len(wanted)].
 
     The range of an absent hash is empty. order: the indices that sort `sorted_hashes`; None if it is already sorted.
     """

@@ -123,7 +123,7 @@ class StoredCollection:
         return _qrels(path)
 
     def judged(self, split: str) -> Qrels:
-        """The judgements to evaluate one split with. As in trec_eval, queries and documents may be unknown."""
+        """The judgements for evaluating one split. As in trec_eval, those of unknown queries and documents count."""
         union, path = self.qrels(split), self.folder / "qrels" / f"{split}{_LACKING}.txt"
         counts = json.loads((self.folder / "collection.json").read_bytes())["splits"][split]
         if counts.get("unknown_queries") or counts.get("unknown_documents"):

@@ -146,7 +146,7 @@ class Corpus:
         return [Document(*(batch.column(i)[local].as_py() for i in (0, 2, 1))) for batch, local in located]
 
     def blocks(self, start: int = 0, stop: int | None = None, size: int = _READ) -> Iterator[list[str]]:
-        """Yield the contents of rows `start` to `stop - 1` (None: to the end), in order, as lists of up to `size`."""
+        """Yield the contents of rows `start` to `stop - 1` (None: to the end), in order, in lists of at most `size`."""
         stop = len(self) if stop is None else min(stop, len(self))
         for low in range(start, stop, size):
             parts = self._parts(low, min(low + size, stop), [1, 2])

@@ -67,7 +67,7 @@ class _Texts(NamedTuple):
 def write_form(
     form: str, path: Path, negatives: Iterable[Negatives], queries: Queries, corpus: Corpus, options: WriteOptions
 ) -> dict[str, int]:
-    """Stream negatives to a file, completely or not at all. Return the number of `rows`, and of omissions by reason.
+    """Write negatives to a file, completely or not at all. Return counts: the `rows` written, and omissions by reason.
 
     Raises:
         UsageError: the form is unknown, the file's suffix is wrong, or `n-tuple` has no number of negatives.

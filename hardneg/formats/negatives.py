@@ -100,7 +100,7 @@ class NegativesFile(Sequence[Negatives]):
 
     @property
     def positives(self) -> dict[str, list[str]]:
-        """The positives of each query at the time of mining, in row order."""
+        """The positives of each query when it was mined, by query id, in row order."""
         rows = (zip(*(batch.column(i).to_pylist() for i in (0, 1)), strict=True) for batch in self._batches)
         return {query_id: doc_ids for pairs in rows for query_id, doc_ids in pairs}
 

@@ -37,7 +37,7 @@ def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
 
 
 def qrels_parser(path: Path) -> Callable[[Path, int, str], Judgement | None]:
-    """Return a function that parses the judgements in one file, called with path, line number and line, in order.
+    """Return a parser for the lines of one file of judgements: call it with path, line number and line, in order.
 
     It returns None for a header or comment. It raises DataError for a bad line, and can then parse the next line.
     """
@@ -72,7 +72,7 @@ def qrels_parser(path: Path) -> Callable[[Path, int, str], Judgement | None]:
 def read_qrels(path: Path) -> Qrels:
     """Read all judgements of a TREC or BEIR file in file order, including relevance 0 and below.
 
-    Raises DataError if a line is malformed, two lines judge a query's document differently, or there are no judgements.
+    Raises DataError if a line is malformed, two judgements conflict, or there are no judgements.
     """
     qrels: Qrels = {}
     for number, (query_id, doc_id, relevance) in iter_qrels(Path(path)):

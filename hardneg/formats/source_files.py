@@ -136,7 +136,7 @@ class PartedCollection:
         return list(self.queries_in)
 
     def queries(self, split: str) -> Iterator[Query]:
-        """Yield the split's queries, in file order; unless `all_queries`, only queries with judgements.
+        """Yield the split's queries in file order; unless `all_queries` is true, only those with judgements.
 
         Raises DataError if an id is repeated, empty or has white space.
         """

@@ -37,7 +37,7 @@ _WORD = regex.compile(_WORD_PATTERN)
 
 
 def sentences(text: str) -> list[str]:
-    """Split text into sentences, in order and stripped; except for white space, they cover the whole text.
+    """Split text into stripped sentences, in order. Except for white space, they cover the whole text.
 
     A sentence ends at `.`, `!`, `?` or `…` before a capital, a digit or a letter without case, at marks like `。` and
     `।`, at a space between Thai or Lao letters, and at a blank line. Initials and abbreviations do not end a sentence.
@@ -174,7 +174,7 @@ class PassageAnswers:
 
     Texts are read on demand, and each is tokenized once per 256 questions.
 
-    answers: by query id. left_out: the number of unusable answers, by reason; each question is counted only once.
+    answers: the answers by query id. left_out: number of unusable answers, by reason; each question is counted once.
     """
 
     def __init__(self, corpus: Corpus, answers: Mapping[str, Sequence[str]], match: Match = "string") -> None:

@@ -262,7 +262,7 @@ class FlatWriter(RowsWriter):
 
 
 class FlatVectors:
-    """A dense index folder, opened for reading; `read` and `gather` use bounded memory, sharded or not.
+    """A dense index folder, with or without shards, opened for reading. `read` and `gather` use bounded memory.
 
     first_row: the row of the folder at which this index starts; 0 unless this is a `part`.
     """

@@ -36,7 +36,7 @@ class _Block(NamedTuple):
 
 @dataclass(frozen=True)
 class VectorFile:
-    """A file of vectors with ids; blocks: returns an iterator over the whole file, `ROWS` vectors at a time."""
+    """A file of vectors with ids. `blocks` returns an iterator over the whole file, `ROWS` vectors at a time."""
 
     path: Path
     dimension: int
@@ -202,7 +202,7 @@ class VectorOwners:
 
 
 def arrange_vectors(file: VectorFile, wanted: VectorOwners, folder: Path, progress: Progress) -> int:
-    """Write the wanted vectors as a dense index in `folder`, in order; return the number of vectors left out.
+    """Write the wanted vectors to `folder` as a dense index, in the wanted order; return how many were left out.
 
     If the file has a different order, vectors are first written to a temporary file, so twice the disk space is needed.
 

@@ -118,13 +118,13 @@ def encode_blocks(
 
 
 def make_room(index: Any, rows: int) -> None:
-    """Allocate memory for `rows` vectors at once in an index of flat codes; growing stepwise would double the peak."""
+    """Allocate memory for `rows` vectors in an index of flat codes, since gradual growth would double peak memory."""
     if isinstance(index, load_faiss().IndexFlatCodes):
         index.codes.resize(rows * index.code_size)
 
 
 def write_folder(index: Any, codes: Iterable[NDArray[np.uint8]], rows: int, source: Path, path: Path) -> int:
-    """Fill a trained, empty index with blocks of codes, uint8 [n, bytes per vector]; then `save` it, return `rows`."""
+    """Fill a trained, empty index with blocks of codes, uint8 [n, bytes per vector]; `save` it and return `rows`."""
     inner = innermost(index)
     make_room(inner, rows)
     for block in codes:

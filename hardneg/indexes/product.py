@@ -252,7 +252,7 @@ class PqSearcher(compressed.CompressedSearcher):
         return np.asarray(flat, np.float32).reshape(quantiser.M, quantiser.ksub, quantiser.dsub)
 
     def rotation(self) -> NDArray[np.float32] | None:
-        """Return the matrix R, float32 [d, d], that maps a vector x to R x before x is split; None if there is none."""
+        """Return the matrix R, float32 [d, d], that rotates a vector x to R x before it is split, or None."""
         faiss = load_faiss()
         if not isinstance(self.index, faiss.IndexPreTransform):
             return None

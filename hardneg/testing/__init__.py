@@ -1,4 +1,4 @@
-"""Contract tests of plugins, for subclasses in a test file: `class TestMine(MinerTests): plugin = Mine()`.
+"""Contract tests for plugins. Subclass them in a test file: `class TestMine(MinerTests): plugin = Mine()`.
 
 pytest is not imported until a test runs. Each failure reports the rule of the contract that was broken.
 """

@@ -40,7 +40,7 @@ def rule(holds: bool, text: str, detail: object = "") -> None:
 
 
 def lazily(items: Iterable[_Item], what: str, count: int) -> Iterator[_Item]:
-    """Yield `count` items and fail if a plugin reads more before its first answer. what: the items, for the message."""
+    """Yield `count` items and fail if a plugin reads more before its first answer. what: the items' name."""
     yield from items
     rule(False, f"{what} are read lazily: at most {count} before the first answer")
 
@@ -54,7 +54,7 @@ def check_independent(
 ) -> None:
     """Fail with the rule `text` unless each item has the same answer in reverse order, alone, and when asked again.
 
-    what: the name of the items in the message. same: a function that returns whether two lists of answers are equal.
+    answers: returns one answer per item. what: the items' name. same: returns whether two lists of answers are equal.
     """
     together = answers(items)
     for cause, others in (

@@ -31,7 +31,7 @@ _TOLERANCE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Randomisation:
-    """Options of the randomisation test: draws and seed. It is exact if there are at most `samples` sign patterns."""
+    """Options for the randomisation test: draws and seed. It is exact if there are at most `samples` sign patterns."""
 
     samples: int = 100_000
     seed: int = FIXED

@@ -40,7 +40,7 @@ JsonObject = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Options of `write_form`. negatives: maximum number per query, from the first on; None for all.
+    """Options for `write_form`. negatives: maximum number per query, from the first on; None for all.
 
     scores: whether to add scores. positive_scores: returns the scores of a query's positives, float32; None if unknown.
     """

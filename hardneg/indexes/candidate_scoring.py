@@ -57,10 +57,10 @@ def rank_candidates(
     k: int,
     at_once: int | None = None,
 ) -> Hits:
-    """Return the k best candidates of each query; ties are broken by ascending row, also at rank k.
+    """Return the k best candidates of each query. Ties are broken by ascending row, including ties at rank k.
 
     Args:
-        searcher: searcher of an index of encoded texts; a `PooledSearcher` scores each candidate by its best vector.
+        searcher: an open index of encoded texts; a `PooledSearcher` scores each candidate by its best vector.
         queries: Q queries, encoded by the model of the index.
         candidates: int64 [Q, C], the rows of the documents to rank for each query; short lists are padded with -1.
         k: length of the returned lists; short lists are padded with -1, and documents without a score are left out.
@@ -146,7 +146,7 @@ def fill_from_model(
     """Replace each nan in `scores`, in place, with the score that a search with the model would return.
 
     Scores of documents that share no term with the query remain nan. negatives: items with each query's positives, in
-    the order of `scores`. encode: function that encodes query texts. searcher: searcher of the model's index.
+    the order of `scores`. encode: function that encodes query texts. searcher: the model's open index.
     """
     texts = dict(zip(queries.query_ids, queries.texts, strict=True))
     positives = {i.query_id: list(i.positives) for i in negatives if np.isnan(scores[i.query_id]).any()}
@@ -162,7 +162,7 @@ def fill_from_model(
 
 
 def pooled(searcher: Searcher, folder: Path, doc_ids: Sequence[str]) -> Searcher:
-    """Return a searcher that ranks the documents of an index folder. searcher: searcher of its vectors.
+    """Return a searcher that ranks the documents of an index folder. searcher: a searcher for its vectors.
 
     If each document has one vector, return `searcher` itself, else a `PooledSearcher`. doc_ids: the ids of the corpus.
 
@@ -184,7 +184,7 @@ class PooledSearcher:
     first: NDArray[np.int64]
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
-        """Return the k documents with the best vectors; ties are broken by ascending row, also at rank k.
+        """Return the k documents with the best vectors. Ties are broken by ascending row, including ties at rank k.
 
         The result is exact if `searcher` is: with at most m vectors per document, the best k * m vectors contain k
         documents. If m is large, the search starts with fewer vectors, and continues for queries with too few hits.

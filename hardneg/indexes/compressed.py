@@ -186,7 +186,7 @@ class CompressedSearcher:
         return cls(path, index)
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
-        """Return the k best vectors for queries float32 [Q, d], padded to k; ties are broken by row, also at rank k.
+        """Return the k best vectors for queries float32 [Q, d], padded to k. Ties are broken by row, even at rank k.
 
         Raises:
             UsageError: the queries are texts, contain non-finite numbers or have another dimension, or k is below 1.

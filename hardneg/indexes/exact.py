@@ -33,7 +33,7 @@ _MANY = 32  # queries from which oneDNN is faster than torch's BLAS, although it
 
 @dataclass(frozen=True)
 class ExactOptions:
-    """Options of exact search; they affect speed and memory, and at most the last bits of the scores.
+    """Options for exact search. They affect speed and memory, but scores at most in their last bits.
 
     corpus_block, query_block: number of vectors and queries to multiply at a time; the default depends on the device.
     device: device to compute on; None means all GPUs, or the CPU if there are none. `cuda` means all GPUs if no other
@@ -104,7 +104,7 @@ def search_exact(
     options: ExactOptions | None = None,
     progress: Progress | None = None,
 ) -> Hits:
-    """Return the k vectors with the largest inner products; ties are broken by ascending row, also at rank k.
+    """Return the k vectors with the largest inner products. Ties are broken by ascending row, including at rank k.
 
     Args:
         vectors: float32 [N, d]; for `FlatVectors`, only one block is in memory.
@@ -312,7 +312,7 @@ class Flat:
 
 @dataclass(frozen=True)
 class FlatSearcher:
-    """A searcher of the vectors in a folder (`ExactSearcher`); `progress` counts the searched vectors.
+    """A searcher for the vectors in a folder (`ExactSearcher`). `progress` counts the searched vectors.
 
     An index of at most `options.resident` bytes stays on the device after the first search.
     """

@@ -1,4 +1,4 @@
-"""Fusion of ranked lists by interleaving, sums of scores, reciprocal ranks or ranx, and tuning of the parameters.
+"""Fuse ranked lists by interleaving, sums of scores, reciprocal ranks or ranx, and tune the parameters.
 
 Source of ranx's methods: Bassani and Romelli, ranx.fuse (CIKM 2022).
 """
@@ -29,7 +29,7 @@ _NAME = "{:08d}"
 Run = Mapping[str, RankedList]
 Judged = Mapping[str, Mapping[str, int]]
 Grid = Mapping[str, Sequence[float]]
-"""The values to try for each parameter: `constant`, or the label of a run for its weight."""
+"""The values to try for each parameter: `constant`, or a run's label for the weight of that run."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Fusion:
 
     weights: one weight per list, for methods in `WITH_WEIGHTS`. missing: the score that `weighted-sum` gives a document
     missing from a list. constant: the constant of `reciprocal-rank`. norm: score normalization in ranx; None is ranx's
-    default, `min-max`. depth: the length of the fused list.
+    default, `min-max`. depth: the maximum length of a fused list.
     """
 
     method: str
@@ -49,7 +49,7 @@ class Fusion:
     depth: int = LIST_DEPTH
 
     def problems(self) -> list[str]:
-        """Return a message each for weights and a norm that are set although this method does not use them."""
+        """Return messages on weights or a norm that are set although this method does not use them; may be empty."""
         faults = []
         if self.method not in WITH_WEIGHTS and set(self.weights) - {1.0}:
             faults.append(f"weights: {self.method} does not use weights; omit them, or use {', '.join(WITH_WEIGHTS)}")
@@ -58,7 +58,7 @@ class Fusion:
         return faults
 
     def over(self, by_query: Iterable[Sequence[RankedList]]) -> Iterator[RankedList]:
-        """Fuse the lists of each query into one list, cut at the depth; scores float32 [n], descending."""
+        """Yield one fused list per query, with at most `depth` documents and descending scores, float32 [n]."""
         queries = iter(by_query)
         params = {"weights": list(self.weights)} if self.method in WITH_WEIGHTS else {}
         while block := list(islice(queries, _AT_ONCE)):
@@ -75,7 +75,7 @@ class Fusion:
 
 
 def weighted_sum(lists: Sequence[RankedList], weights: Sequence[float], missing: Missing = "lowest") -> RankedList:
-    """Rank all documents of the lists by the weighted sum of scores, with ties by id; an empty list adds nothing.
+    """Rank the documents of all lists by the weighted sum of their scores, ties by id. An empty list adds nothing.
 
     A document missing from a list gets the list's lowest score, or 0 (`missing`). Scores: float32 [n], descending.
 
@@ -96,7 +96,7 @@ def weighted_sum(lists: Sequence[RankedList], weights: Sequence[float], missing:
 
 
 def reciprocal_ranks(lists: Sequence[RankedList], weights: Sequence[float], constant: int) -> RankedList:
-    """Rank all documents of the lists by the sum of weight / (constant + rank) over lists; ranks start at 1.
+    """Rank the documents of all lists by the sum of weight / (constant + rank) over lists; ranks start at 1.
 
     Source: Cormack, Clarke and Büttcher, Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
     Methods (SIGIR 2009).
@@ -165,7 +165,7 @@ def _as_ranx(lists: Sequence[RankedList], doc_ids: Sequence[Sequence[str]]) -> A
 
 
 def _by_score(doc_ids: Sequence[str], scores: Any) -> RankedList:
-    """Rank documents, given in the order of their ids, by descending score; ties by id."""
+    """Rank documents, which are sorted by id, by descending score; ties are broken by id."""
     import numpy as np
 
     values = np.asarray(scores, np.float32)
@@ -191,14 +191,14 @@ class Development:
     relevance_level: int = 1
 
     def to_json(self, trials: Sequence[Tried]) -> dict[str, Any]:
-        """Return the tuning's settings and its trials, in the given order, as JSON values."""
+        """Return the settings of the tuning and its trials, in the given order, as a JSON object."""
         tried = [{**numbers(each.fusion, self.labels), "worth": each.worth} for each in trials]
         settings = {"metric": self.metric, "relevance_level": self.relevance_level, "queries": len(self.qrels)}
         return {**settings, "tried": tried}
 
 
 def variants(fusion: Fusion, labels: Sequence[str], grid: Grid) -> list[Fusion]:
-    """Return a fusion for every combination of grid values; all other parameters are as in `fusion`.
+    """Return one fusion for every combination of grid values; its other parameters are those of `fusion`.
 
     labels: run labels in the order of the weights. Without a grid, the weights vary in tenths that sum to 1.
     """
@@ -216,7 +216,7 @@ def variants(fusion: Fusion, labels: Sequence[str], grid: Grid) -> list[Fusion]:
 
 
 def check_grid(method: str, labels: Sequence[str], grid: Grid) -> None:
-    """Raise UsageError if the method has no weights, or a parameter or value of the grid does not fit it."""
+    """Raise UsageError if the method has no weights, or the grid has an unknown parameter or an invalid value."""
     if method not in WITH_WEIGHTS:
         raise UsageError(f"{method} has no weights to tune; use one of {', '.join(WITH_WEIGHTS)}")
     known = (*labels, *(("constant",) if method == "reciprocal-rank" else ()))
@@ -270,6 +270,6 @@ def lists_of(runs: Sequence[Run], query_ids: Sequence[str]) -> list[list[RankedL
 
 
 def numbers(fusion: Fusion, labels: Sequence[str]) -> Mapping[str, Any]:
-    """Return a fusion's tunable parameters by name; `weights` are by label, in the order of `labels`."""
+    """Return a fusion's tunable parameters by name. `weights` is a dict from run label to weight."""
     weights = {"weights": dict(zip(labels, fusion.weights, strict=True))} if fusion.method in WITH_WEIGHTS else {}
     return {**weights, **({"constant": fusion.constant} if fusion.method == "reciprocal-rank" else {})}

@@ -70,7 +70,7 @@ def unit_count(values: NDArray[np.float64], groups: GroupIndex | None) -> int:
 
 
 def mean_variance(values: NDArray[np.float64], groups: GroupIndex | None = None) -> Component:
-    """Return the variance of the mean of n `values` [queries]: the sample variance over n, or a grouped variance.
+    """Return the variance of the mean of n `values` [queries]: the sample variance / n, or a grouped variance.
 
     With T the group sums of the centred values, and m the group sizes, the grouped variance is
     sum(T^2 / (1 - m / n)) / n^2, with the degrees of freedom for independent queries: G - 1 for G groups of equal size,
@@ -124,15 +124,15 @@ def distributions() -> Any:
 
 
 SeedTable = NDArray[np.float64]
-"""Scores [seeds, queries]."""
+"""A system's scores by one metric, float64 [seeds, queries]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
     """A mean, or the difference of two, with the components of its variance.
 
-    query: variance over queries, from means over seeds. seeds: variance over seeds, from means over queries, one for
-    each table with several seeds. rest: the part that `query` and `seeds` share, one for each such table.
+    query: variance over queries, from means over seeds. seeds: for each table with several seeds, the variance over
+    seeds, from means over queries. rest: for each such table, the part that `query` and `seeds` share.
     """
 
     mean: float
@@ -147,12 +147,12 @@ class Spread:
 
     @property
     def variance(self) -> float:
-        """The variance of the mean over queries and seeds: query + seeds - rest, at least query and seeds.
+        """The variance of the mean over queries and seeds: query + seeds - rest, but at least max(query, seeds).
 
-        For two tables of one size it is 2 / (seeds x queries) of MS(system x query) + MS(seeds) - MS(rest), so that the
-        square of t is the quasi-F ratio MS(system) / (MS(system x query) + MS(seeds) - MS(rest)). Source: Clark (1973),
-        "The language-as-fixed-effect fallacy", Journal of Verbal Learning and Verbal Behavior 12, for the design: words
-        (here seeds) nested in treatments (systems), crossed with subjects (queries).
+        For two tables of one size, it is 2 / (seeds x queries) times V = MS(system x query) + MS(seeds) - MS(rest),
+        so that the square of t is the quasi-F ratio MS(system) / V. Source: Clark (1973), "The language-as-fixed-effect
+        fallacy", Journal of Verbal Learning and Verbal Behavior 12, for a design in which words (here seeds) are nested
+        in treatments (systems) and crossed with subjects (queries).
         """
         seeds, rest = self.seed_variance, sum(each.variance for each in self.rest)
         return max(self.query.variance, seeds, self.query.variance + seeds - rest)
@@ -172,7 +172,7 @@ class Spread:
 
     @property
     def seed_p(self) -> float:
-        """The two-sided p value over seeds alone, for the given queries; 0 if there is no variance over seeds.
+        """The two-sided p value over seeds alone, for given queries. Without variance, it is 0, or 1 if the mean is 0.
 
         Source: Welch (1947), "The generalization of Student's problem when several different population variances are
         involved", Biometrika 34.
@@ -193,7 +193,7 @@ def spread(tables: Sequence[SeedTable], groups: GroupIndex | None = None) -> Spr
     """Return the spread of the mean of one score table [seeds, queries], or of the first table minus the second.
 
     Two tables have the same queries; if they share seeds, pass one table of differences. A table with one seed is a
-    fixed model. groups: the query groups; both query components are then computed from group sums.
+    fixed model. groups: the group of each query; `query` and `rest` are then computed from group sums.
     """
     by_query = tables[0].mean(axis=0) - (tables[1].mean(axis=0) if len(tables) > 1 else 0.0)
     several = [table for table in tables if len(table) > 1]
@@ -233,7 +233,7 @@ def system_intervals(
     seeds: Mapping[int, Mapping[str, Mapping[str, float]]] | None,
     groups: Mapping[str, str] | None,
 ) -> dict[str, Interval | None]:
-    """Return the 95% interval of a system's mean for each metric, over queries and, with scores by seed, over seeds."""
+    """Return a system's 95% interval by metric: over queries or, given scores by seed, over queries and seeds."""
     if not seeds:
         return {metric: interval_of(values, groups) for metric, values in scores.items()}
     intervals = {}

@@ -1,8 +1,8 @@
 """Effectiveness of a run by query, with the same values as trec_eval to the last digit.
 
-Metrics are named `measure@cutoff` or, for the whole list, `measure`, a key of `MEASURES`. Queries without a relevant
-document score 0 and count in the mean, as in trec_eval; queries missing from the run score 0 too (trec_eval -c).
-`run_notes` and `judgement_notes` report such queries.
+A metric's name is `measure@cutoff` or, for the whole list, `measure`; the measures are the keys of `MEASURES`.
+Queries without a relevant document score 0 and count in the mean, as in trec_eval; queries missing from the run score
+0 too (trec_eval -c). `run_notes` and `judgement_notes` report such queries.
 """
 
 import difflib
@@ -183,7 +183,7 @@ def answer_cutoffs(names: Iterable[str]) -> dict[str, int]:
 
 
 def answer_coverage(run: Run, answers: Any, query_ids: Sequence[str], cutoffs: Sequence[int]) -> Scores:
-    """Return `answer@k` for each cutoff, by question: 1 if one of its top k passages contains an answer, else 0.
+    """Return `answer@k` of each question for each cutoff k: 1 if any of the top k passages contains an answer, else 0.
 
     Each list is searched, cutoff by cutoff, until a passage with an answer is found. answers: `PassageAnswers`.
 
@@ -202,7 +202,7 @@ def answer_coverage(run: Run, answers: Any, query_ids: Sequence[str], cutoffs: S
 
 
 def averaged(scores: Sequence[Scores]) -> Scores:
-    """Return the mean over seeds of each query's score, by metric and query; scores: one table per seed.
+    """Return each query's mean score over seeds, by metric and query. scores: the scores of each seed.
 
     Raises:
         UsageError: the seeds have different queries.
@@ -221,7 +221,7 @@ def averaged(scores: Sequence[Scores]) -> Scores:
 def by_system(
     paths: Mapping[str, tuple[str, int | None]], scores: Mapping[str, Scores]
 ) -> dict[str, dict[int, Scores]]:
-    """Return the scores by system and seed, without tables whose seed is None; paths: system and seed of each table."""
+    """Return the scores by system and seed, without paths that have no seed. paths: system and seed of each path."""
     systems: dict[str, dict[int, Scores]] = {}
     for path, run_scores in scores.items():
         label, seed = paths[path]
@@ -275,5 +275,5 @@ def graded(names: Sequence[str]) -> set[str]:
 
 
 def cut_below(metrics: Sequence[str], longest: int | None) -> list[str]:
-    """Return the metrics, including `answer@k`, with a cutoff beyond the longest list; none if its length is None."""
+    """Return the metrics, including `answer@k`, with a cutoff above `longest`, a list length; empty if it is None."""
     return [name for name in metrics if longest is not None and int(name.partition("@")[2] or 0) > longest]

@@ -2,10 +2,10 @@
 
 `{"metrics": {system: {metric: mean}}, "intervals": {system: {metric: [low, high]}}, "comparisons": [...],
 "significance_level": p, "equivalence_margin": margin, "per_query": {system: {metric: {query_id: score}}}}`, and, if
-there are any, `"marks": {sign: [system]}`, `"notes": [line]` and `"query_groups": {query_id: group}`; equal results in
-equal order have equal bytes. Each comparison has a `"verdict"`: `"difference"`, `"equivalent"` or `"undecided"`. With
-several seeds, scores are means over seeds, and there are two more keys: `"per_seed": {system: {seed: {metric:
-{query_id: score}}}}` and `"over_seeds"`, the tests over queries and seeds; what is tested there has no other verdict.
+there are any, `"marks": {sign: [system]}`, `"notes": [line]` and `"query_groups": {query_id: group}`. The same results
+in the same order give the same bytes. A comparison's `"verdict"` is `"difference"`, `"equivalent"` or `"undecided"`.
+With several seeds, scores are means over seeds, and there are two more keys: `"per_seed": {system: {seed: {metric:
+{query_id: score}}}}` and `"over_seeds"`, the tests over queries and seeds, with the verdicts on the pairs tested there.
 """
 
 import json
@@ -27,8 +27,8 @@ _ENDS = ("interval", "bootstrap_interval")
 class Measured:
     """The content of a metrics file: scores by query for each system, and the paired tests.
 
-    marks: by sign, the systems that a system with the sign beats; if empty, each baseline has a sign. by_seed: scores
-    by seed, for systems with several seeds; `results` has the means. over_seeds: tests over queries and seeds.
+    marks: for each sign, the systems that a system must beat to get it; if empty, each baseline has a sign. by_seed:
+    scores by seed of the systems with several seeds; `results` has the means. over_seeds: tests over queries and seeds.
     significance_level: bound on the corrected p values of a marked difference. notes: remarks, one line each.
     equivalence_margin: the margin of equivalence tests. query_groups: the group of each query; None without groups.
     """
@@ -78,7 +78,7 @@ def to_json(measured: Measured) -> dict[str, Any]:
 
 
 def _test_json(test: Comparison | TwoLevel, level: float, decides: bool = True) -> dict[str, Any]:
-    """Return a test's fields, without fields on groups if there are none, and its verdict if it `decides`."""
+    """Return a test's fields, without those on groups if there are no groups, and its verdict if it `decides`."""
     fields = asdict(test) | ({"verdict": verdict(test, level)} if decides else {})
     ends = {name: _ends(getattr(test, name)) for name in _ENDS}
     of_groups = ("groups",) if isinstance(test, TwoLevel) else ("groups", "bootstrap_interval", "bootstrap_p")

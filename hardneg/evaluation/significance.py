@@ -24,14 +24,14 @@ from hardneg.runtime import FIXED, generator
 
 Verdict = Literal["difference", "equivalent", "undecided"]
 SEED_LEVEL = 0.05
-"""The p value over seeds alone at or above which a difference is within the noise of seeds."""
+"""The lowest p value over seeds alone for which a difference is within the noise of seeds."""
 _BLOCK_VALUES = 1 << 21
 _TOLERANCE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Randomisation:
-    """The number of draws of the randomisation test, which is exact for up to that many sign patterns, and the seed."""
+    """Options for the randomisation test: draws and seed. It is exact if there are at most `samples` sign patterns."""
 
     samples: int = 100_000
     seed: int = FIXED
@@ -52,8 +52,8 @@ class Comparison:
     difference: mean score of the system minus the baseline's; error: its standard error; interval: its 95% t interval.
     t_p, randomisation_p: p values of the two tests of a difference. equivalence_p: the TOST p value for a difference of
     the margin or more. t_holm, randomisation_holm, equivalence_holm: these p values after Holm's correction over all
-    comparisons by the metric, separately for each kind of test. groups: the number of query groups; None without.
-    bootstrap_interval, bootstrap_p: results of the bootstrap over groups; None without groups.
+    comparisons by the metric, separately for each kind of test. groups: the number of query groups.
+    bootstrap_interval, bootstrap_p: results of the bootstrap over groups. Without groups, these three are None.
     """
 
     system: str
@@ -142,8 +142,8 @@ def randomisation_test(
 ) -> float:
     """Return the two-sided p value of the paired randomisation test, from the differences by query [n].
 
-    The signs of the differences, or of group sums, are drawn s times. If c of the means are at least as far from zero
-    as the observed mean, p is (1 + c) / (1 + s); if there are at most s sign patterns, all are counted and p is exact.
+    The signs of the differences, or of group sums, are drawn at random s times. If c of the means are at least as far
+    from 0 as the observed mean, p is (1 + c) / (1 + s). With at most s sign patterns, all are counted and p is exact.
 
     Source: Smucker, Allan and Carterette, "A comparison of statistical significance tests", CIKM 2007.
     """
@@ -193,7 +193,7 @@ def tost(difference: float, error: float, freedom: float, units: int, margin: fl
 
 
 def verdict(test: Comparison | TwoLevel, level: float) -> Verdict:
-    """Return "difference" if the tests are significant, "equivalent" if the corrected TOST is, or else "undecided"."""
+    """Return "difference" if the tests are significant, "equivalent" if the corrected TOST is, else "undecided"."""
     if test.significant(level):
         return "difference"
     return "equivalent" if test.equivalence_holm < level else "undecided"
@@ -225,7 +225,7 @@ def compare(
     options: Randomisation | None = None,
     design: Design | None = None,
 ) -> list[Comparison]:
-    """Compare systems by one metric; scores: by system and query.
+    """Compare systems by one metric. scores: the scores by system and query.
 
     Every other system is compared with each baseline; without baselines, each system with every earlier system. Holm's
     correction is over all returned comparisons. options, design: defaults if None.
@@ -271,7 +271,7 @@ def compare_all(
     options: Randomisation | None = None,
     design: Design | None = None,
 ) -> list[Comparison]:
-    """Return the comparisons by each metric, a separate family; results: scores by system, metric and query."""
+    """Return the comparisons by all metrics; each metric is one family. results: scores by system, metric and query."""
     comparisons: list[Comparison] = []
     for metric in dict.fromkeys(name for scores in results.values() for name in scores):
         by_system = {system: scores[metric] for system, scores in results.items() if metric in scores}
@@ -282,7 +282,7 @@ def compare_all(
 
 
 def pairs_of(systems: list[str], baselines: list[str]) -> list[tuple[str, str]]:
-    """Return the pairs (system, baseline), each pair of systems once; without baselines, (later, earlier) system."""
+    """Return all pairs (system, baseline), each once; without baselines, all pairs (later system, earlier system)."""
     if not baselines:
         return [(later, earlier) for earlier, later in combinations(systems, 2)]
     return [
@@ -301,11 +301,11 @@ def compare_over_seeds(
     options: intervals.Resampling | None = None,
     design: Design | None = None,
 ) -> list[TwoLevel]:
-    """Compare, by each metric, every pair of system and baseline in which at least one has several seeds.
+    """Compare each system with each baseline, by each metric, if at least one of the two has several seeds.
 
     results: scores by system, metric and query, averaged over seeds if there are several. by_seed: scores by system,
     seed, metric and query. shared: pairs of systems that share seeds. All systems were scored on the same queries.
-    Holm's correction is over the comparisons by a metric.
+    Holm's correction is over all comparisons by the same metric.
     """
     options, design = options or intervals.Resampling(), design or Design()
     together, comparisons = {frozenset(pair) for pair in shared}, list[TwoLevel]()

@@ -1,4 +1,4 @@
-"""Memory-mapped Arrow and .npy files, written in parts and checked when opened; and look-ups by 64-bit hashes."""
+"""Write and memory-map Arrow and .npy files, with checks when a file is opened; find texts by 64-bit hashes."""
 
 import hashlib
 import os
@@ -20,7 +20,7 @@ AGAIN = "rerun the call or command that created it"
 
 
 def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.RecordBatch]:
-    """Return an Arrow file's record batches, memory-mapped or, if `whole`, in memory so that the file may be deleted.
+    """Memory-map an Arrow file's record batches or, if `whole` is true, read them so that the file can be deleted.
 
     Raises ArtifactError if the file is missing or truncated, or if its columns are not `columns`.
     """
@@ -36,7 +36,7 @@ def map_batches(path: Path, columns: list[str], whole: bool = False) -> list[pa.
 
 
 def map_array(path: Path, shape: tuple[int, ...], dtype: type[np.generic]) -> NDArray[Any]:
-    """Map a .npy file read-only; if `shape` contains 0, return a new array without reading the file.
+    """Memory-map a .npy file read-only. If `shape` contains a 0, return an empty array without reading the file.
 
     Raises ArtifactError if the file is missing, damaged, or not of this shape and dtype.
     """
@@ -57,13 +57,13 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 
 
 def write_header(file: IO[bytes], dtype: str, count: int) -> None:
-    """Write the .npy header of `count` numbers of type `dtype`; headers for all counts have the same size in bytes."""
+    """Write a .npy header for `count` numbers of type `dtype`. Its size in bytes does not depend on `count`."""
     np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": (count,)})
 
 
 @contextmanager
 def writing_numbers(path: Path, dtype: str, count: int) -> Iterator[Callable[[NDArray[Any]], object]]:
-    """Create a .npy file of `count` numbers of type `dtype`; yield a function that appends the numbers of an array."""
+    """Create a .npy file of `count` numbers of type `dtype`. Yield a function that appends an array of numbers."""
     with replacing(path) as file:
         write_header(file, dtype, count)
         yield lambda part: file.write(np.ascontiguousarray(part, dtype).data)
@@ -71,7 +71,7 @@ def writing_numbers(path: Path, dtype: str, count: int) -> Iterator[Callable[[ND
 
 @dataclass(frozen=True)
 class NumberFile:
-    """A one-dimensional .npy file on disk; dtype: the NumPy type of the numbers, such as `<f4`."""
+    """A one-dimensional .npy file. `dtype` is the NumPy type of its numbers, such as `<f4`."""
 
     path: Path
     dtype: str
@@ -111,21 +111,21 @@ def _unreadable(path: Path, error: Exception) -> ArtifactError:
 
 
 def hash_texts(texts: Iterable[str]) -> NDArray[np.uint64]:
-    """Return the 64-bit hashes of n texts, uint64 [n], equal on all machines. Callers must check for collisions."""
+    """Return a 64-bit hash of each text, uint64 [n], the same on all machines. Callers must check for collisions."""
     blake = hashlib.blake2b
     digests = b"".join([blake(text.encode(), digest_size=8).digest() for text in texts])
     return np.frombuffer(digests, "<u8").astype(np.uint64)
 
 
 def normalise(text: str) -> str:
-    """Return the text without outer white space, and with every inner run of white space replaced by one space."""
+    """Return the text stripped, with every run of white space replaced by a single space."""
     return " ".join(text.split())
 
 
 def find_equal(
     sorted_hashes: NDArray[np.uint64], wanted: NDArray[np.uint64], order: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where each wanted hash occurs in sorted order, as ranges [first, end): two int64 arrays [len(wanted)].
+    """Return the range [first, end) that each wanted hash occupies in sorted order: two int64 arrays [len(wanted)].
 
     The range of an absent hash is empty. order: the indices that sort `sorted_hashes`; None if it is already sorted.
     """
@@ -135,7 +135,7 @@ def find_equal(
 
 
 def ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Expand ranges [first, end): return all positions, and the range index of each; both int64 [total length]."""
+    """Expand ranges [first, end) to all their positions and the range index of each one, both int64 [total length]."""
     lengths = end - first
     owner = np.repeat(np.arange(len(first)), lengths)
     begins = np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -143,11 +143,11 @@ def ranges(first: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[NDArray[np
 
 
 def known_to(wanted: NDArray[Any], known: NDArray[Any], owner: NDArray[np.int64], queries: int) -> NDArray[np.bool_]:
-    """Mark each query's positives among passages, all given as rows or, to mark copies too, as content hashes.
+    """Return which passages are positives of each query. Copies are included if content hashes are given, not rows.
 
     Args:
-        wanted: passages, [M] if they are the same for all B queries, otherwise [B, M].
-        known: [K], the positives of all queries; owner: int64 [K], the query index of each positive.
+        wanted: passages as rows or content hashes, [M] if they are the same for all B queries, otherwise [B, M].
+        known: [K], the positives of all queries in the same form. owner: int64 [K], the query index of each positive.
         queries: B, the number of queries.
 
     Returns:

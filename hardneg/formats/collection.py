@@ -54,7 +54,7 @@ class Queries:
 
 
 def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
-    """Write the queries of one split in order, completely or not at all; return the query ids.
+    """Write the queries of one split in the given order, completely or not at all, and return their ids.
 
     Raises DataError if an id is invalid (see `one_word`) or repeated, or a text is empty or not valid Unicode.
     """
@@ -85,7 +85,7 @@ def write_queries(path: Path, queries: Iterable[Query]) -> list[str]:
 
 @dataclass(frozen=True)
 class StoredCollection:
-    """A collection folder written by `write_collection`; splits: the names of the splits."""
+    """A collection folder written by `write_collection`. `splits` lists the names of its splits."""
 
     folder: Path
     corpus: Corpus
@@ -95,7 +95,7 @@ class StoredCollection:
     def open(cls, folder: Path) -> "StoredCollection":
         """Open a collection folder: the corpus is memory-mapped, and queries and judgements are read on access.
 
-        Raises ArtifactError if a file is missing, damaged or of another format.
+        Raises ArtifactError if a file is missing or damaged, or has another format.
         """
         path = Path(folder) / "collection.json"
         try:
@@ -113,7 +113,7 @@ class StoredCollection:
         return Queries.open(self.folder / "queries" / f"{self._known(split)}.arrow")
 
     def qrels(self, split: str) -> Qrels:
-        """One split's judgements of known queries and documents, or an empty dict.
+        """The judgements of one split's known queries and documents; empty if there are none.
 
         Raises DataError for an unknown split, and ArtifactError if the file is missing.
         """
@@ -123,7 +123,7 @@ class StoredCollection:
         return _qrels(path)
 
     def judged(self, split: str) -> Qrels:
-        """One split's judgements for evaluation, including, as in trec_eval, those of unknown queries and documents."""
+        """The judgements for evaluating one split. As in trec_eval, those of unknown queries and documents count."""
         union, path = self.qrels(split), self.folder / "qrels" / f"{split}{_LACKING}.txt"
         counts = json.loads((self.folder / "collection.json").read_bytes())["splits"][split]
         if counts.get("unknown_queries") or counts.get("unknown_documents"):
@@ -134,14 +134,14 @@ class StoredCollection:
         return union
 
     def answers(self, split: str) -> dict[str, tuple[str, ...]]:
-        """The answers to one split's queries, by query id, or an empty dict. Raises DataError for an unknown split."""
+        """The answers to one split's queries, by query id; may be empty. Raises DataError for an unknown split."""
         path = self.folder / "answers" / f"{self._known(split)}.jsonl"
         lines = text_lines.read_lines(path) if path.exists() else ()
         rows = ((path, number, text_lines.json_row(path, number, line)) for number, line in lines)
         return {text_lines.id_field(*row, "query_id"): text_lines.texts_field(*row, "answers") for row in rows}
 
     def all_qrels(self) -> Qrels:
-        """The union of all splits' judgements; a document with several grades for one query has the highest."""
+        """The judgements of all splits. If a document has several grades for a query, the highest one is kept."""
         union: Qrels = {}
         for split in self.splits:
             for query_id, judged in self.qrels(split).items():
@@ -156,14 +156,14 @@ class StoredCollection:
         return _qrels(path) if path.exists() else {}
 
     def excluded(self) -> dict[str, list[str]]:
-        """The ids of documents that must not be results or negatives of a query, by query id; may be empty."""
+        """The ids of the documents excluded from each query's results and negatives, by query id; may be empty."""
         path, excluded = self.folder / _EXCLUDED, dict[str, list[str]]()
         for query_id, doc_id in qrels.read_excluded(path) if path.exists() else ():
             excluded.setdefault(query_id, []).append(doc_id)
         return excluded
 
     def groups(self, side: Side) -> dict[str, str]:
-        """The group of each document or, for side `query`, of each query, by id; ids without a group are omitted."""
+        """The group of each document (or query, if `side` is `query`) by id. Ids without a group are omitted."""
         path = self.folder / "groups" / f"{side}.tsv"
         return dict(qrels.read_groups(path)) if path.exists() else {}
 
@@ -192,16 +192,16 @@ def write_collection(
         collection: the result of a dataset loader.
         folder: a new or empty folder.
         progress: reports the number of documents written, and the notes.
-        corpus: an existing corpus with the same documents, whose files are linked.
+        corpus: an existing corpus with the same documents; its files are linked. None writes a new corpus.
         exclude_own: whether to exclude, for each query, the document with the query's id.
 
     Returns:
-        A dict with `documents`, the number of documents; `splits`, the counts of each split (`queries`,
-            `judgements`, `highest_grade`, judgements left out by reason, queries without a relevant document, and
-            queries `with_answers`); and `notes`, the same counts in words. Present only if they apply: `withheld`, the
-            counts of judgements withheld from training, including `hidden`, by split: the number of withheld positives
-            of queries that keep other positives; `excluded`, the number of excluded query-document pairs; `groups`,
-            the numbers of documents and queries with a group.
+        A dict with the number of `documents`, the counts of each of the `splits`, and `notes` on these counts. A split
+            has counts of `queries`, `judgements`, the `highest_grade`, judgements that were set aside
+            (`unknown_queries`, `unknown_documents`, `repeated`), and queries `without_relevant` documents or
+            `with_answers`. If they apply, there are also `withheld`, the counts of judgements withheld from training
+            (`hidden`: by split, withheld positives of queries that keep other positives); `excluded`, the number of
+            excluded query-document pairs; and `groups`, the numbers of documents and queries with a group.
 
     Raises DataError for an invalid or repeated id or split, or for conflicting texts, judgements or exclusions.
     """
@@ -317,7 +317,7 @@ def _known_judgements(
     counts: Counter[str],
     lacking: list[Judgement],
 ) -> Iterator[Judgement]:
-    """The judgements of known queries and documents, each once; the others are appended to `lacking`."""
+    """Yield the judgements of known queries and documents without repeats; append the others to `lacking`."""
     seen: dict[tuple[str, int], int] = {}
     while block := list(islice(judgements, _BLOCK)):
         rows = corpus.rows([judgement.doc_id for judgement in block]).tolist()
@@ -374,7 +374,7 @@ def _place(error: text_lines.Unplaced, collection: Collection) -> str:
 def extended(
     known: Mapping[str, Sequence[str]], files: Sequence[Path], collection: StoredCollection
 ) -> dict[str, list[str]]:
-    """Return each query's known positives, followed by further positives from the files, without duplicates.
+    """Return each query's known positives, followed by those in the given files, without duplicates.
 
     Args:
         known: positives by query id.

@@ -17,7 +17,7 @@ from hardneg.runtime import Progress
 from hardneg.store import link_file
 
 TEXTS, HASHES, ORDER, DOC_INDEX = "corpus.arrow", "content_hash.npy", "content_order.npy", "doc_index.npy"
-"""The files of a corpus: documents, content hashes, rows sorted by content hash, and sorted id hashes with rows."""
+"""The names of a corpus's files: documents, content hashes, rows sorted by content hash, sorted id hashes with rows."""
 
 COLUMNS = ["doc_id", "title", "text"]
 _SCHEMA = pa.schema(dict.fromkeys(COLUMNS, pa.string()))
@@ -110,7 +110,7 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
-        """Memory-map a corpus folder. Raises ArtifactError if a file is missing, truncated or of another format."""
+        """Memory-map a corpus folder. Raises ArtifactError if a file is missing or truncated, or has another format."""
         folder = Path(folder)
         batches = arrays.map_batches(folder / TEXTS, COLUMNS)
         starts = np.cumsum([0, *(batch.num_rows for batch in batches)], dtype=np.int64)
@@ -133,7 +133,7 @@ class Corpus:
 
     @property
     def doc_ids(self) -> "CorpusIds":
-        """The document ids by row, a sequence that is read on access."""
+        """The document ids in row order, as a sequence that is read on access."""
         return CorpusIds(self)
 
     def contents(self, rows: Rows) -> list[str]:
@@ -146,7 +146,7 @@ class Corpus:
         return [Document(*(batch.column(i)[local].as_py() for i in (0, 2, 1))) for batch, local in located]
 
     def blocks(self, start: int = 0, stop: int | None = None, size: int = _READ) -> Iterator[list[str]]:
-        """Yield the contents of rows `start` to `stop - 1` (None: to the end), in order, as lists of up to `size`."""
+        """Yield the contents of rows `start` to `stop - 1` (None: to the end), in order, in lists of at most `size`."""
         stop = len(self) if stop is None else min(stop, len(self))
         for low in range(start, stop, size):
             parts = self._parts(low, min(low + size, stop), [1, 2])
@@ -160,7 +160,7 @@ class Corpus:
             yield from map(Document, doc_ids, texts, titles)
 
     def columns(self, columns: list[int]) -> Iterator[pa.RecordBatch]:
-        """Yield all rows in record batches of up to a few thousand; columns: the positions in `COLUMNS` to read."""
+        """Yield all rows in batches of at most 4,096. columns: the positions in `COLUMNS` of the fields to read."""
         for start in range(0, len(self), _READ):
             yield from self._parts(start, min(start + _READ, len(self)), columns)
 
@@ -185,16 +185,16 @@ class Corpus:
         return result[indices]
 
     def known_rows(self, doc_ids: Sequence[str], what: str, advice: str) -> Rows:
-        """The row of each id: int64 [n]. Raises DataError for an unknown id; the message has `what` and `advice`."""
+        """The row of each id, int64 [n]. Raises DataError for an unknown `what`, and `advice` ends the message."""
         rows = self.rows(doc_ids)
         if (rows < 0).any():
             raise DataError(f"{what} {doc_ids[int(rows.argmin())]!r} is not in the corpus; {advice}")
         return rows
 
     def known_lists(self, lists: Sequence[Sequence[str]], length: int, advice: str) -> Rows:
-        """The rows of the negatives in n lists of at most `length` ids: int64 [n, length], padded with -1.
+        """The rows of n lists of negatives, each with at most `length` ids: int64 [n, length], padded with -1.
 
-        Raises DataError for an unknown id, with `advice` in the message.
+        Raises DataError for an unknown id; the message ends with `advice`.
         """
         rows = self.list_rows(lists)
         if int((rows >= 0).sum()) < sum(map(len, lists)):
@@ -202,14 +202,14 @@ class Corpus:
         return np.pad(rows, ((0, 0), (0, length - rows.shape[1])), constant_values=-1)
 
     def list_rows(self, lists: Sequence[Sequence[str]]) -> Rows:
-        """The rows of the documents in Q lists: int64 [Q, length of the longest]; -1 for padding and unknown ids."""
+        """The rows of Q lists of document ids: int64 [Q, longest list], -1 for padding and unknown ids."""
         lengths = np.array([len(doc_ids) for doc_ids in lists], np.int64)
         rows = np.full((len(lists), int(lengths.max(initial=0))), -1, np.int64)
         rows[np.arange(rows.shape[1]) < lengths[:, None]] = self.rows([doc_id for part in lists for doc_id in part])
         return rows
 
     def copies(self, rows: Rows) -> Rows:
-        """The given rows and the rows of copies (equal contents except white space): int64 [m], distinct, ascending."""
+        """The given rows and those with equal contents up to white space: int64 [m], distinct and ascending."""
         rows = np.unique(np.asarray(rows, np.int64))
         first, end = find_equal(self.content_hash, self.content_hash[rows], self.content_order)
         several = end - first > 1
@@ -247,7 +247,7 @@ class Corpus:
 
 
 class CorpusIds(Sequence[str]):
-    """A view of a corpus's ids by row; slicing returns a list."""
+    """A corpus's document ids in row order, read on access. Slicing returns a list."""
 
     def __init__(self, corpus: Corpus) -> None:
         self._corpus = corpus
@@ -274,19 +274,19 @@ class CorpusIds(Sequence[str]):
 
 
 def candidates(corpus: Corpus, query_id: str, known: Sequence[str], hits: Mapping[str, RankedList]) -> Candidates:
-    """Return a miner's input for one query: positives `known`, their copies, and `hits`, ranked lists by run label."""
+    """Return a miner's input for one query: positives (`known`), their copies, and ranked lists by run (`hits`)."""
     copies = corpus.copies(corpus.rows(known))
     duplicates = frozenset(corpus.ids(copies)) - frozenset(known)
     return Candidates(query_id, known, hits, corpus.doc_ids, duplicates)
 
 
 def own_documents(corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str]) -> tuple[Rows, Rows]:
-    """Find copies of queries: documents whose contents are a query's text, or whose id and text are a query's.
+    """Find copies of queries: documents whose contents equal a query's text, or that have a query's id and text.
 
     Differences in white space are ignored.
 
     Returns:
-        Two int64 arrays [n]: rows of the corpus, possibly repeated, and the index of the query that each row copies.
+        Two int64 arrays [n]: the corpus row of each copy, possibly repeated, and the index of the query that it copies.
     """
     plain = [normalise(text) for text in texts]
     position, owner = ranges(*find_equal(corpus.content_hash, hash_texts(plain), corpus.content_order))
@@ -301,11 +301,11 @@ def own_documents(corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str]
 def set_aside(
     corpus: Corpus, query_ids: Sequence[str], texts: Sequence[str], positives: Mapping[str, Sequence[str]]
 ) -> tuple[dict[int, Rows], set[str]]:
-    """Find documents to exclude per query: copies of the query, and the positives of all queries that share its text.
+    """Find the documents to exclude for each query: copies of it, and positives of queries that share its text.
 
     Returns:
-        The rows to exclude, with their copies, by query index: int64 [n], one array for queries with the same text;
-        and the ids of the queries that share their text with another query.
+        A dict from query index to the rows to exclude, with copies, int64 [n]; queries with the same text have the same
+        array. Also the set of ids of queries that share their text with another query.
     """
     own, members = dict[str, list[int]](), dict[str, list[int]]()
     plain = [normalise(text) for text in texts]

@@ -1,10 +1,10 @@
-"""Negatives in the forms of other training programs: write them as rows, and read them back as ids.
+"""Write negatives as rows in the forms of other training programs, and read them back as ids.
 
 `triplet`, `n-tuple` and `labeled-list` follow sentence-transformers' `mine_hard_negatives`, with columns in the order
-that its trainer reads. A query has one or more rows per positive; with scores, the last column is `scores`, the
-positive's first. `tevatron-v1`, `dpr` and `flagembedding` have one object per query, with all texts; `tevatron-v2`
-has only ids and needs a corpus file. When files are read, documents in Tevatron's and DPR's
-forms are matched by id, others by text; queries are matched by text, except in Tevatron's forms.
+that its trainer expects. A query has one or more rows per positive. The last column, `scores`, is optional and begins
+with the positive's score. `tevatron-v1`, `dpr` and `flagembedding` have one object per query, with all texts.
+`tevatron-v2` has only ids and needs a corpus file. When a file is read, documents are matched by id in Tevatron's and
+DPR's forms, and by text in the others. Queries are matched by id in Tevatron's forms, and by text in the others.
 
 Files are JSON Lines, one JSON list, or Parquet. They are written completely or not at all, and read as a stream.
 """
@@ -40,9 +40,9 @@ JsonObject = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Options of `write_form`. negatives: number per query, in order; None for all. scores: whether to add scores.
+    """Options for `write_form`. negatives: maximum number per query, from the first on; None for all.
 
-    positive_scores: returns the scores of a query's positives, float32 [positives]; None if they are unknown.
+    scores: whether to add scores. positive_scores: returns the scores of a query's positives, float32; None if unknown.
     """
 
     negatives: int | None = None
@@ -67,7 +67,7 @@ class _Texts(NamedTuple):
 def write_form(
     form: str, path: Path, negatives: Iterable[Negatives], queries: Queries, corpus: Corpus, options: WriteOptions
 ) -> dict[str, int]:
-    """Stream negatives to a file, completely or not at all; return the numbers of `rows` and of omissions, by reason.
+    """Write negatives to a file, completely or not at all. Return counts: the `rows` written, and omissions by reason.
 
     Raises:
         UsageError: the form is unknown, the file's suffix is wrong, or `n-tuple` has no number of negatives.
@@ -130,7 +130,7 @@ def _with_texts(
 
 
 def _records(form: str, rows: Iterable[_Texts], options: WriteOptions, counts: Counts) -> Iterator[JsonObject]:
-    """Yield the records of all queries, leaving out records without a requested score."""
+    """Yield the records of all queries, omitting those that lack a requested score."""
     for row in rows:
         if form == "n-tuple" and len(row.negatives) != options.negatives:
             counts[f"rows left out: fewer than {options.negatives} negatives"] += len(row.positives)
@@ -143,9 +143,9 @@ def _records(form: str, rows: Iterable[_Texts], options: WriteOptions, counts: C
 
 
 def write_tevatron_corpus(path: Path, corpus: Corpus) -> int:
-    """Write the corpus of `tevatron-v2`, JSON Lines of `docid` and `text` (title, space, text); return the line count.
+    """Write the corpus file of `tevatron-v2`, JSON Lines with fields `docid` and `text`; return the number of lines.
 
-    The title has no field of its own because Tevatron's training reads `text` alone while its encoding adds a title.
+    `text` starts with the title. There is no field `title`, which Tevatron reads to encode but not to train.
     """
     rows = ({"docid": document.doc_id, "text": document.contents} for document in corpus.documents())
     return _write(path, rows)
@@ -180,9 +180,9 @@ def _write(path: Path, rows: Iterator[JsonObject]) -> int:
 
 
 class TextLookup:
-    """Finds the ids of queries and documents by text or id; counts: the numbers of misses, by reason.
+    """Finds the ids of queries and documents by text or id.
 
-    Of several equal texts, the first in the collection is used.
+    If a text is repeated, its first occurrence is used. counts: the number of misses and ambiguous texts, by reason.
     """
 
     def __init__(self, queries: Queries, corpus: Corpus) -> None:
@@ -204,7 +204,7 @@ class TextLookup:
         return query_id
 
     def documents(self, names: Sequence[str], by_id: bool) -> list[str | None]:
-        """Return, for each name, the id of the first document with this text or, if `by_id`, with this id, or None."""
+        """Return, for each name, the id of the first document with that text (or, if `by_id`, that id) or None."""
         if by_id:
             known = self.corpus.rows(names).tolist()
             matches = [doc_id if row >= 0 else None for doc_id, row in zip(names, known, strict=True)]
@@ -225,7 +225,7 @@ def read_form(form: str, path: Path, lookup: TextLookup) -> Iterator[Negatives]:
 
     Raises:
         UsageError: the form is unknown or the file's suffix does not fit the form.
-        DataError: a row does not follow the form; the message has its line (for form `hardneg`, ArtifactError).
+        DataError: a row does not follow the form; the message gives its line. Form `hardneg` raises ArtifactError.
     """
     check_form(form, path)
     if form == OWN:
@@ -246,7 +246,7 @@ def _read(path: Path, form: "_Form", lookup: TextLookup) -> Iterator[Negatives]:
 
 
 def _merged(items: Iterable[Negatives]) -> Iterator[Negatives]:
-    """Merge the records of each query into one without repeated documents; keeps all ids in memory, but no texts."""
+    """Merge the records of each query into one without repeated documents, holding all ids in memory but no texts."""
     positives: dict[str, dict[str, None]] = {}
     negatives: dict[str, dict[str, float]] = {}
     for item in items:

@@ -32,7 +32,7 @@ _NONE = Drops(0, [], np.empty(0, np.int32), [], np.empty(0, np.float32), np.empt
 
 
 def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
-    """Stream negatives into a file, completely or not at all, without drops; return the number of queries.
+    """Stream negatives, but not their drops, to a file, completely or not at all. Return the number of queries.
 
     Raises DataError if a query is repeated, or has different numbers of scores and negatives.
     """
@@ -56,15 +56,15 @@ def write_negatives(path: Path, negatives: Iterable[Negatives]) -> int:
 
 
 def read_negatives(path: Path, whole: bool = False) -> "NegativesFile":
-    """Memory-map a file written by `write_negatives`; with `whole`, read it into memory so that it may be deleted.
+    """Memory-map a file written by `write_negatives` or, if `whole` is true, read it so that it can be deleted.
 
-    Raises ArtifactError if the file is missing, truncated or of another format.
+    Raises ArtifactError if the file is missing or truncated, or has another format.
     """
     return NegativesFile(map_batches(Path(path), _SCHEMA.names, whole))
 
 
 def with_positives(known: Mapping[str, Sequence[str]], path: Path) -> dict[str, Sequence[str]]:
-    """Return each query's known positives, followed by others recorded in a file of negatives, without duplicates.
+    """Return each query's known positives, followed by those recorded in a file of negatives, without duplicates.
 
     Raises ArtifactError as `read_negatives` does.
     """
@@ -100,7 +100,7 @@ class NegativesFile(Sequence[Negatives]):
 
     @property
     def positives(self) -> dict[str, list[str]]:
-        """The positives of each query at the time of mining, in row order."""
+        """The positives of each query when it was mined, by query id, in row order."""
         rows = (zip(*(batch.column(i).to_pylist() for i in (0, 1)), strict=True) for batch in self._batches)
         return {query_id: doc_ids for pairs in rows for query_id, doc_ids in pairs}
 
@@ -117,7 +117,7 @@ class NegativesFile(Sequence[Negatives]):
         return picked
 
     def firsts(self, count: int) -> tuple[list[str], NDArray[np.int64]]:
-        """The ids of every row's first `count` negatives in one list, and the number per row: int64 [len(self)]."""
+        """The ids of all rows' first `count` negatives in one list, and the number from each row: int64 [len(self)]."""
         import pyarrow.compute as pc
 
         flat = list[str]()
@@ -134,7 +134,7 @@ class NegativesFile(Sequence[Negatives]):
 
 
 def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
-    """Yield negatives unchanged and write the drops to `path`; write no file if the first item has no drops (None)."""
+    """Yield negatives unchanged and write their drops to `path`. If the first item's drops are None, write no file."""
     waiting = iter(negatives)
     firsts = list(islice(waiting, 1))
     rows = chain(firsts, waiting)
@@ -151,10 +151,10 @@ def recorded(negatives: Iterable[Negatives], path: Path) -> Iterator[Negatives]:
 
 
 def join_negatives(negatives: Iterable[bytes], dropped: Iterable[bytes]) -> Iterator[Negatives]:
-    """Yield the rows of several files of negatives, each with its drops; negatives: the bytes of each file.
+    """Yield the rows of several files of negatives in order, with their drops, or None if `dropped` is empty.
 
-    dropped: the bytes of the matching files written by `recorded`, or empty. One file with all these rows has the
-    same bytes as if all queries had been mined at once.
+    negatives: the bytes of each file. dropped: the bytes of each matching file written by `recorded`. If the rows are
+    written to one file, it has the same bytes as if all queries had been mined at once.
     """
     drops = (drops_at(batch, row)[1] for data in dropped for batch in _batches(data) for row in range(len(batch)))
     for data in negatives:
@@ -168,9 +168,9 @@ def _batches(data: bytes) -> list[pa.RecordBatch]:
 
 
 def drop_batches(path: Path) -> list[pa.RecordBatch]:
-    """Memory-map the batches of a file written by `recorded`; a row has a query's id and the fields of `Drops`.
+    """Memory-map the batches of a file written by `recorded`. A row has a query id and the fields of `Drops`.
 
-    Raises ArtifactError if the file is missing, truncated or of another format.
+    Raises ArtifactError if the file is missing or truncated, or has another format.
     """
     if not path.is_file():
         raise ArtifactError(f"{path}: no such file; mine with a miner that reports what it drops, such as denoised")
@@ -178,7 +178,7 @@ def drop_batches(path: Path) -> list[pa.RecordBatch]:
 
 
 def drops_at(batch: pa.RecordBatch, row: int) -> tuple[str, Drops]:
-    """Return the query id and the drops in one row of a batch that `drop_batches` returned."""
+    """Return the query id and the drops in one row of a batch from `drop_batches`."""
     query_id, candidates, doc_ids, _, reasons = (batch.column(i)[row].as_py() for i in range(5))
     ranks, scores, chosen = (batch.column(name)[row].values.to_numpy() for name in ("ranks", "scores", "chosen"))
     return query_id, Drops(candidates, doc_ids, ranks, reasons, scores, chosen)

@@ -37,9 +37,9 @@ def iter_qrels(path: Path) -> Iterator[tuple[int, Judgement]]:
 
 
 def qrels_parser(path: Path) -> Callable[[Path, int, str], Judgement | None]:
-    """Return a parser of judgements, to call with the path, number and text of each line of a file, in order.
+    """Return a parser for the lines of one file of judgements: call it with path, line number and line, in order.
 
-    It returns None for a header or comment, and raises DataError for a bad line; the next line can then be parsed.
+    It returns None for a header or comment. It raises DataError for a bad line, and can then parse the next line.
     """
     width = 0
 
@@ -72,7 +72,7 @@ def qrels_parser(path: Path) -> Callable[[Path, int, str], Judgement | None]:
 def read_qrels(path: Path) -> Qrels:
     """Read all judgements of a TREC or BEIR file in file order, including relevance 0 and below.
 
-    Raises DataError if a line is malformed, two lines judge a query's document differently, or there are no judgements.
+    Raises DataError if a line is malformed, two judgements conflict, or there are no judgements.
     """
     qrels: Qrels = {}
     for number, (query_id, doc_id, relevance) in iter_qrels(Path(path)):
@@ -129,7 +129,7 @@ def parse_membership(path: Path, number: int, line: str) -> Membership | None:
 
 
 def write_groups(path: Path, memberships: Iterable[Membership]) -> int:
-    """Write one line per member, and no file if there are none; return the number of members.
+    """Write one line `id<TAB>group` per member, and return their number. Without members, no file is written.
 
     Raises DataError if a member is in two groups.
     """
@@ -137,7 +137,7 @@ def write_groups(path: Path, memberships: Iterable[Membership]) -> int:
 
 
 def read_query_groups(path: Path) -> dict[str, str]:
-    """The group of each query in a file, by query id.
+    """Read the group of each query from a file with lines `query_id<TAB>group`.
 
     Raises DataError if the file is missing or malformed, or a query is in two groups.
     """
@@ -194,7 +194,7 @@ def parse_exclusion(path: Path, number: int, line: str) -> Exclusion | None:
 
 
 def write_excluded(path: Path, exclusions: Iterable[Exclusion]) -> int:
-    """Write each exclusion once, and no file if there are none; return the number of exclusions written."""
+    """Write the distinct exclusions, and return their number. Without exclusions, no file is written."""
     return _write_pairs(path, dict.fromkeys(exclusions))
 
 

@@ -1,4 +1,4 @@
-"""Runs, ranked lists in TREC's six-column format: read and written in an order on which all tools agree.
+"""Read and write runs, ranked lists in TREC's six-column format, in an order that is the same in all tools.
 
 trec_eval ignores the rank column and the order of lines: it sorts by score (as float32), and equal scores by
 document id, both descending. This module writes runs without equal scores, so every reader sees the same order.
@@ -24,7 +24,7 @@ _TYPES = {"query_id": pa.large_string(), "doc_id": pa.large_string(), "score": p
 
 
 class RunLines(NamedTuple):
-    """The L lines of a run in order; query_codes, doc_codes: int64 [L], indices into the ids; scores: float32 [L]."""
+    """The L lines of a run, in order. query_codes, doc_codes: indices into the ids, int64 [L]. scores: float32 [L]."""
 
     query_ids: list[str]
     query_codes: NDArray[np.int64]
@@ -43,7 +43,7 @@ def parse_lines(path: Path, data: bytes, first: int = 1) -> RunLines:
 
 
 def _parse_at_once(data: bytes) -> RunLines | None:
-    """Parse regular lines with Arrow; None if `_parse_by_line` has to take over."""
+    """Parse regular lines with Arrow; return None if only `_parse_by_line` can parse them."""
     delimiter, other = (b"\t", b" ") if b"\t" in data else (b" ", b"\t")
     irregular = (other, b"\r", b"\v", b"\f", delimiter * 2, b"\n" + delimiter, delimiter + b"\n")
     if not data or data[:1] == delimiter or data[-1:] == delimiter or any(part in data for part in irregular):
@@ -147,7 +147,7 @@ def stream_run(path: Path) -> Iterator[tuple[str, RankedList]]:
 def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]:
     """Stream the run's ranked list of each given query; the list is empty if the query is missing from the run.
 
-    Raises DataError as `stream_run` does, or if the run has further queries or another order of queries.
+    Raises DataError as `stream_run` does, or if the run has other queries or has them in a different order.
     """
     stream = stream_run(path)
     head = next(stream, None)
@@ -162,7 +162,7 @@ def lists_in_order(path: Path, query_ids: Iterable[str]) -> Iterator[RankedList]
 
 
 def lists_side_by_side(runs: Mapping[str, Path], query_ids: Sequence[str]) -> Iterator[QueryLists]:
-    """Stream each query id with the query's list in every run, by label. Raises DataError as `lists_in_order` does."""
+    """Stream each query id with its ranked lists by run label. Raises DataError as `lists_in_order` does."""
     streams = [lists_in_order(path, query_ids) for path in runs.values()]
     for query_id, *lists in zip(query_ids, *streams, strict=True):
         yield query_id, dict(zip(runs, lists, strict=True))
@@ -279,9 +279,9 @@ def strictly_decreasing(scores: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def rewrite_run(path: Path, collection: StoredCollection, split: str, target: Path) -> dict[str, int]:
-    """Copy a run's lists for a split's queries to `target`, in split order; return counts of matched and unmatched ids.
+    """Copy a run's lists for the queries of a split to `target`, in split order. Unknown documents are left out.
 
-    Unknown documents are left out, ties keep the run's order, and counts of zero are omitted.
+    Ties keep the run's order. Return the non-zero counts of matched and unmatched ids, by description.
 
     Raises DataError if the run is malformed, or shares no query with the split or no document with the corpus.
     """

@@ -1,4 +1,4 @@
-"""Segments of long documents: windows of tokens with vectors in consecutive rows.
+"""Segments of long documents: windows of tokens whose vectors are in consecutive rows of an index.
 
 The ids of document D's segments are `D#0`, `D#1`, ..., as Pyserini's option `--max-passage` expects.
 """
@@ -26,7 +26,7 @@ class Segments:
     """The sizes of the windows that documents are cut into.
 
     length: tokens per segment, including special tokens and the prompt.
-    stride: tokens of text from the start of a segment to the next; None, or more than a segment's text: no overlap.
+    stride: tokens of text from one segment's start to the next; None, or more than fit a segment, means no overlap.
     count: the maximum number of segments per document; the rest of the text is ignored.
     """
 
@@ -50,7 +50,7 @@ class Segments:
 class Windows:
     """The segments of n documents, in document order.
 
-    starts, stops: int64 [S], the first token of each segment and the token after its last one.
+    starts, stops: int64 [S], the index of each segment's first token, and of the token after its last.
     document: int64 [S], the index of each segment's document. counts: int64 [n], segments per document, at least 1.
     cut_off: bool [n], true where tokens remain after the last segment.
     """
@@ -91,7 +91,7 @@ def segment_ids(doc_ids: Iterable[str], counts: Iterable[int]) -> Iterator[str]:
 
 
 def document_rows(folder: Path, doc_ids: Sequence[str]) -> "NDArray[np.int64] | None":
-    """Return the rows of each document's vectors in an index folder; None if the index has no segments.
+    """Return where each document's vectors start in an index folder; None if the index has no segments.
 
     Document ids may end in `#0` themselves: the index has segments if its first id is the corpus's first id plus `#0`.
 

@@ -1,4 +1,4 @@
-"""Source files of a collection, read in parts, also after mistakes; names of splits; and files of queries."""
+"""Read the source files of a collection part by part, continuing after mistakes; read files of queries."""
 
 import re
 from collections import Counter
@@ -29,7 +29,7 @@ class Part:
     """One file or one stream of a collection.
 
     name: the file's path or the stream's name; together with a line or row number, it locates a record.
-    read: opens the part and yields numbered records, with errors in place of unreadable records.
+    read: a function that opens the part and yields numbered records; a DataError replaces an unreadable record.
     split: the split of the queries or judgements; None for queries of all splits and for documents.
     """
 
@@ -81,7 +81,7 @@ def records(part: Part) -> Iterator[tuple[int, Record]]:
 def line_part(path: Path, parse: LineParser | None, split: str | None = None) -> Part:
     """Return the part for a file with one record per line.
 
-    parse: returns None for a header, and raises DataError for a bad line; if None, lines are judgements.
+    parse: a function that returns None for a header and raises DataError for a bad line; None to parse judgements.
     """
     return Part(str(path), lambda: _parsed(path, parse or qrels.qrels_parser(path)), split)
 
@@ -116,7 +116,7 @@ _T = TypeVar("_T", Document, Query, Judgement)
 class PartedCollection:
     """A collection read from parts: documents, and queries and judgements by split.
 
-    left_out: one line per file that is not read. all_queries: whether splits keep queries without judgements.
+    left_out: one note per file that is not read. all_queries: whether splits keep queries without judgements.
     """
 
     documents_in: Sequence[Part]
@@ -136,7 +136,7 @@ class PartedCollection:
         return list(self.queries_in)
 
     def queries(self, split: str) -> Iterator[Query]:
-        """Yield the split's queries, in file order; unless `all_queries`, only queries with judgements.
+        """Yield the split's queries in file order; unless `all_queries` is true, only those with judgements.
 
         Raises DataError if an id is repeated, empty or has white space.
         """

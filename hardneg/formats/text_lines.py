@@ -1,4 +1,4 @@
-"""Lines of text files, plain or gzip, and JSON objects; mistakes raise `DataError` with file and line."""
+"""Read lines and JSON objects from text files, plain or gzip. Mistakes raise `DataError` with file and line."""
 
 import gzip
 import io
@@ -49,7 +49,7 @@ def _opened(path: Path) -> Iterator[tuple[io.BufferedReader, io.BufferedReader]]
 
 
 def check_text(path: Path, start: bytes, meant: str = "") -> None:
-    """Raise DataError if `start` is the start of an archive, web page or Git LFS pointer; meant: a kind to allow."""
+    """Raise DataError if a file starts like an archive, web page or Git LFS pointer. meant: one of these to allow."""
     found = next((other for mark, other in _OTHERS.items() if start[:64].lower().startswith(mark)), "")
     if found and not (meant and found.startswith(meant)):
         raise DataError(f"{path}: expected a text file, found {found}")
@@ -67,7 +67,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
-    """Yield lines as `read_lines` does, with errors in place of unreadable lines; reading continues if possible.
+    """Yield lines as `read_lines` does, but yield a DataError for an unreadable line and continue if possible.
 
     Raises DataError if the file cannot be opened.
     """
@@ -106,7 +106,7 @@ def read_bytes(path: Path) -> Iterator[bytes]:
 
 
 def estimate_lines(path: Path) -> int:
-    """Estimate the number of lines in a file from its first four megabytes; exact for smaller files, 0 if damaged."""
+    """Estimate the lines in a file from its first 4 MiB: exactly for smaller files, 0 if the file is damaged."""
     with _opened(path) as (raw, file):
         try:
             sample = file.read(_SAMPLE)

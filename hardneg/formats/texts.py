@@ -1,4 +1,4 @@
-"""Splits text into sentences and words, and matches short answers as in open-domain question answering.
+"""Split text into sentences and words, and match short answers as in open-domain question answering.
 
 With `string`, an answer matches if its tokens occur consecutively in the text, ignoring case; a token is a run of
 letters, numbers and marks, or any other visible character. With `regex`, it is a search pattern. Both use NFD text.
@@ -37,7 +37,7 @@ _WORD = regex.compile(_WORD_PATTERN)
 
 
 def sentences(text: str) -> list[str]:
-    """Split text into sentences, in order and stripped; except for white space, they cover the whole text.
+    """Split text into stripped sentences, in order. Except for white space, they cover the whole text.
 
     A sentence ends at `.`, `!`, `?` or `…` before a capital, a digit or a letter without case, at marks like `。` and
     `।`, at a space between Thai or Lao letters, and at a blank line. Initials and abbreviations do not end a sentence.
@@ -64,9 +64,9 @@ def word_spans(text: str) -> list[tuple[int, int]]:
 
 
 def document_lengths(corpus: Corpus) -> dict[str, float]:
-    """Return words per document, title included: `mean`, `median`, `95 %` quantile, `longest`; empty if no documents.
+    """Return the `mean`, `median`, `95 %` quantile and `longest` document length in words; empty without documents.
 
-    Memory use is 4 bytes per document.
+    Titles are included. Memory use is 4 bytes per document.
     """
     import pyarrow.compute as pc
 
@@ -93,7 +93,7 @@ _QUESTIONS = 256
 
 
 def answer_spans(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the character spans in `text` that match any of `answers` as with `string`, distinct and ascending."""
+    """Return the distinct character spans in `text` that match any of `answers` (as with `string`), in order."""
     decomposed, origins = text, [(i, i + 1) for i in range(len(text))]  # the source span of each character
     if not text.isascii():  # NFD splits a character from its accents; both come from one cluster
         parts = [(unicodedata.normalize("NFD", cluster.group()), cluster.span()) for cluster in _CLUSTER.finditer(text)]
@@ -113,16 +113,16 @@ def answer_spans(text: str, answers: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def prepared(text: str, match: Match) -> str:
-    """Prepare text for the functions that `finder` returns with the same `match`; one result serves all questions."""
+    """Prepare a text for functions that `finder` returns for the same `match`. All questions can share the result."""
     text = unicodedata.normalize("NFD", text)
     return text if match == "regex" else _joined(text)
 
 
 def finder(answers: Sequence[str], match: Match, left_out: Counter[str]) -> Finder:
-    """Return a function that searches prepared text for any of `answers`; left_out: counts unusable answers, by reason.
+    """Return a function that checks whether a prepared text contains any of `answers`.
 
-    Unusable answers have no token, or are patterns that cannot be compiled. A pattern that takes longer than a second
-    on one text is dropped and counted too.
+    `left_out` counts unusable answers, by reason: those without a token, patterns that cannot be compiled, and patterns
+    that take longer than a second on one text and are then dropped.
     """
     usable = [text for answer in answers if _TOKEN.search(text := unicodedata.normalize("NFD", answer))]
     if len(usable) < len(answers):
@@ -174,7 +174,7 @@ class PassageAnswers:
 
     Texts are read on demand, and each is tokenized once per 256 questions.
 
-    answers: by query id. left_out: numbers of unusable answers, by reason; a question's answers are counted once.
+    answers: the answers by query id. left_out: number of unusable answers, by reason; each question is counted once.
     """
 
     def __init__(self, corpus: Corpus, answers: Mapping[str, Sequence[str]], match: Match = "string") -> None:
@@ -195,7 +195,7 @@ class PassageAnswers:
         return [query_id for query_id, texts in self._answers.items() if texts]
 
     def contained(self, query_ids: Sequence[str], rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Mark passages `rows`, int64 [Q, k], that contain an answer to their query: bool [Q, k]; false for -1."""
+        """Return which passages `rows`, int64 [Q, k], contain an answer to their query: bool [Q, k], false for -1."""
         has_answers, answered = np.zeros(rows.shape, bool), rows >= 0
         answered &= np.array([bool(self._answers.get(query_id)) for query_id in query_ids], bool)[:, None]
         for start in range(0, len(query_ids), _QUESTIONS):
@@ -210,5 +210,5 @@ class PassageAnswers:
         return has_answers
 
     def in_lists(self, query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-        """Like `contained`, for one list of document ids per question: bool [Q, longest list]; false for padding."""
+        """Like `contained`, for lists of document ids: bool [Q, longest list], false for padding and unknown ids."""
         return self.contained(query_ids, self._corpus.list_rows(lists))

@@ -125,7 +125,7 @@ class RowsWriter:
 
 
 class Shard(NamedTuple):
-    """A shard of an index. location: the folder's name, empty if unsplit. rows: its number of documents or segments."""
+    """A shard of an index. location: its folder, empty if the index is not split. rows: its documents or segments."""
 
     location: str
     rows: int
@@ -133,7 +133,7 @@ class Shard(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Shards:
-    """The shards of an index folder in row order; dimension: the dimension of the vectors, 0 if there are none."""
+    """The shards of an index folder, in row order. dimension: dimension of the vectors, 0 if there are no vectors."""
 
     folder: Path
     listed: Sequence[Shard]
@@ -164,7 +164,7 @@ class Shards:
         return np.cumsum([0, *(shard.rows for shard in self.listed)], dtype=np.int64)
 
     def link(self, folder: Path, names: Sequence[str]) -> None:
-        """Link or copy the files `names` that exist, shards and, last, the list of shards into another folder."""
+        """Link or copy into another folder: the files `names` that exist, the shards and, last, the list of shards."""
         own = [self.of_shard(number) for number, shard in enumerate(self.listed) if shard.location]
         shards = [str(path.relative_to(self.folder)) for shard in own for path in sorted(shard.iterdir())]
         folder.mkdir(parents=True, exist_ok=True)
@@ -175,7 +175,7 @@ class Shards:
     def of_shard(self, number: int) -> Path:
         """The folder of the shard with this number.
 
-        Raises ArtifactError if its location is not the name of a subfolder, such as a URL of earlier versions.
+        Raises ArtifactError if its location is not the name of a subfolder, such as a URL from an earlier version.
         """
         folder = self.folder / (location := self.listed[number].location)
         if location and (folder.parent != self.folder or folder.name != location):
@@ -185,7 +185,7 @@ class Shards:
 
 
 class Pieces:
-    """A sequence split over several shards; first: int64 [S + 1], the start of each shard, and the total length."""
+    """A sequence split over several shards. first: int64 [S + 1], the start of each shard, then the total length."""
 
     def __init__(self, first: NDArray[np.int64]) -> None:
         self.first = first
@@ -203,7 +203,7 @@ class Pieces:
             start, number = end, number + 1
 
     def owned(self, positions: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-        """Group positions, int64 [n], by shard; yield shard numbers, indices in `positions`, positions in the shard."""
+        """Group positions, int64 [n], by shard: yield a shard, indices into `positions`, and positions in the shard."""
         owner = np.searchsorted(self.first, positions, "right") - 1
         for number in np.unique(owner):
             mine = np.flatnonzero(owner == number)
@@ -262,7 +262,7 @@ class FlatWriter(RowsWriter):
 
 
 class FlatVectors:
-    """A dense index folder, opened for reading; `read` and `gather` use bounded memory, sharded or not.
+    """A dense index folder, with or without shards, opened for reading. `read` and `gather` use bounded memory.
 
     first_row: the row of the folder at which this index starts; 0 unless this is a `part`.
     """
@@ -290,7 +290,7 @@ class FlatVectors:
 
     @classmethod
     def of_tokens(cls, folder: Path) -> "FlatVectors":
-        """Open a complete folder like `open`, but also accept token vectors. Raises ArtifactError like `open`."""
+        """Open a folder as `open` does, but also accept token vectors. Raises ArtifactError for other problems."""
         shards = Shards.of(folder)
         if shards is None:
             dimension, count = _shape(folder / "index")
@@ -317,7 +317,7 @@ class FlatVectors:
         return self._mapped(0)
 
     def read(self, start: int, stop: int, space: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """Read, not map, rows `start` to `stop - 1` into the top of `space` or a new aligned array: float32 [n, d]."""
+        """Read (not map) rows `start` to `stop - 1` into the first rows of `space` or a new array: float32 [n, d]."""
         rows = max(0, min(stop, self.count) - start)
         block = np.empty((rows, self.dimension), dtype="<f4") if space is None else space[:rows]
         buffer = memoryview(block.data).cast("B") if rows else memoryview(b"")
@@ -342,7 +342,7 @@ class FlatVectors:
         return gathered
 
     def part(self, rows: range) -> "FlatVectors":
-        """Return an index of a range of rows, numbered from 0, with the `doc_ids` and `folder` of the whole index."""
+        """Return a view of the given rows, renumbered from 0; `doc_ids` and `folder` are those of the whole index."""
         return _SomeRows(self, rows)
 
     def link(self, folder: Path, *names: str) -> None:

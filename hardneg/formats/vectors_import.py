@@ -1,4 +1,4 @@
-"""Imports vectors of other programs (a .npy array, Parquet or JSON Lines) as a stream into a dense index."""
+"""Import vectors from other programs (a .npy array, Parquet or JSON Lines) into a dense index, as a stream."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class _Block(NamedTuple):
 
 @dataclass(frozen=True)
 class VectorFile:
-    """A file of vectors with ids; blocks: returns an iterator over the whole file, `ROWS` vectors at a time."""
+    """A file of vectors with ids. `blocks` returns an iterator over the whole file, `ROWS` vectors at a time."""
 
     path: Path
     dimension: int
@@ -59,9 +59,9 @@ class VectorFile:
 
 
 def open_vectors(path: Path, ids: Path | None = None) -> VectorFile:
-    """Open vectors: a .npy array with a file of ids, one per line; Parquet; or JSON Lines as from `pyserini.encode`.
+    """Open a file of vectors: .npy with a file `ids`, one id per line; Parquet; or JSON Lines from `pyserini.encode`.
 
-    Raises DataError if the file is missing, damaged or of another format, or has no ids.
+    Raises DataError if the file is missing or damaged, or has another format or no ids.
     """
     if not path.is_file():
         reason = "not a file" if path.exists() else "no such file"
@@ -193,7 +193,7 @@ def import_vectors(file: VectorFile, folder: Path, progress: Progress) -> int:
 class VectorOwners:
     """The texts that need vectors, in order.
 
-    ids: all text ids. rows: maps ids to positions in `ids`, -1 for other ids. what: the noun, such as `document`.
+    ids: all text ids. rows: maps ids to positions in `ids`, -1 for unknown ids. what: a noun such as `document`.
     """
 
     ids: Sequence[str]
@@ -202,9 +202,9 @@ class VectorOwners:
 
 
 def arrange_vectors(file: VectorFile, wanted: VectorOwners, folder: Path, progress: Progress) -> int:
-    """Write the wanted vectors as a dense index in `folder`, in `wanted` order; return the number of vectors left out.
+    """Write the wanted vectors to `folder` as a dense index, in the wanted order; return how many were left out.
 
-    If the file has another order, vectors are first written to a temporary file, so twice the disk space is needed.
+    If the file has a different order, vectors are first written to a temporary file, so twice the disk space is needed.
 
     Raises DataError if a vector is missing, and as `import_vectors` does.
     """

@@ -1,4 +1,4 @@
-"""Scores of candidates and positives from their vectors, and search over documents with several vectors."""
+"""Score candidates and positives by their vectors, and search documents that have several vectors each."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -57,12 +57,12 @@ def rank_candidates(
     k: int,
     at_once: int | None = None,
 ) -> Hits:
-    """Return the k best candidates of each query; ties are broken by ascending row, also at rank k.
+    """Return the k best candidates of each query. Ties are broken by ascending row, including ties at rank k.
 
     Args:
-        searcher: searcher of encoded texts; a `PooledSearcher` scores each candidate by its best vector.
+        searcher: an open index of encoded texts; a `PooledSearcher` scores each candidate by its best vector.
         queries: Q queries, encoded by the model of the index.
-        candidates: int64 [Q, C], rows of `searcher` for each query; short lists are padded with -1.
+        candidates: int64 [Q, C], the rows of the documents to rank for each query; short lists are padded with -1.
         k: length of the returned lists; short lists are padded with -1, and documents without a score are left out.
         at_once: number of documents to decode and score at a time; by default, a number that suits the searcher.
 
@@ -106,7 +106,7 @@ def _pairs(
 
 
 def encoded_rows(searcher: StoredSearcher | DenseSearcher, rows: NDArray[np.int64]) -> Encoded:
-    """Decode the documents at rows int64 [n] of an index; return vectors float32 [n, d] or `EncodedRows`."""
+    """Return the encoded documents in `rows`, int64 [n], of an index: vectors, float32 [n, d], or `EncodedRows`."""
     return searcher.encoded(rows) if isinstance(searcher, StoredSearcher) else searcher.vectors(rows)
 
 
@@ -125,7 +125,7 @@ PositiveScores = dict[str, NDArray[np.float32]]
 
 
 def scores_in_run(negatives: Iterable[Negatives], entries: Iterable[tuple[str, RankedList]]) -> PositiveScores:
-    """Return the scores of positives in the run `entries`, by query id: float32 [positives], nan if missing."""
+    """Return the scores of each query's positives in a run, by query id: float32 [positives], nan if missing."""
     positives = {item.query_id: list(item.positives) for item in negatives}
     scores = {query_id: np.full(len(doc_ids), np.nan, np.float32) for query_id, doc_ids in positives.items()}
     for query_id, ranked in entries:
@@ -145,8 +145,8 @@ def fill_from_model(
 ) -> None:
     """Replace each nan in `scores`, in place, with the score that a search with the model would return.
 
-    Scores of documents that share no term with the query remain nan. negatives: give the positives of each query, in
-    the order of `scores`. encode: encodes queries. searcher: searcher of the model's index.
+    Scores of documents that share no term with the query remain nan. negatives: items with each query's positives, in
+    the order of `scores`. encode: function that encodes query texts. searcher: the model's open index.
     """
     texts = dict(zip(queries.query_ids, queries.texts, strict=True))
     positives = {i.query_id: list(i.positives) for i in negatives if np.isnan(scores[i.query_id]).any()}
@@ -162,9 +162,9 @@ def fill_from_model(
 
 
 def pooled(searcher: Searcher, folder: Path, doc_ids: Sequence[str]) -> Searcher:
-    """Return a searcher that ranks the documents of an index folder. searcher: searcher of its vectors.
+    """Return a searcher that ranks the documents of an index folder. searcher: a searcher for its vectors.
 
-    If each document has one vector, this is `searcher` itself, else a `PooledSearcher`. doc_ids: ids of the corpus.
+    If each document has one vector, return `searcher` itself, else a `PooledSearcher`. doc_ids: the ids of the corpus.
 
     Raises:
         ArtifactError: the index was built from another corpus.
@@ -184,10 +184,10 @@ class PooledSearcher:
     first: NDArray[np.int64]
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
-        """Return the k documents with the best vectors; ties are broken by ascending row, also at rank k.
+        """Return the k documents with the best vectors. Ties are broken by ascending row, including ties at rank k.
 
         The result is exact if `searcher` is: with at most m vectors per document, the best k * m vectors contain k
-        documents. If m is large, the search starts with fewer, and repeats with more for queries with too few.
+        documents. If m is large, the search starts with fewer vectors, and continues for queries with too few hits.
 
         Raises:
             UsageError: the queries are texts, k is below 1, or `searcher` rejects the queries.

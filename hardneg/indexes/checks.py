@@ -14,7 +14,7 @@ from hardneg.records import ArtifactError, Encoded, EncodedRows, Hits, UsageErro
 
 
 def check_vectors(index_type: str, queries: Sequence[str] | Encoded) -> NDArray[np.float32]:
-    """Return `queries` if they are vectors, one per query. Raises UsageError, which names `index_type`, for others."""
+    """Return `queries` unchanged. Raises UsageError, with `index_type`, unless there is one vector per query."""
     if isinstance(queries, EncodedRows):
         raise UsageError(f"a {index_type} index needs one vector per query; encode the queries with its model")
     if not isinstance(queries, np.ndarray):
@@ -23,7 +23,7 @@ def check_vectors(index_type: str, queries: Sequence[str] | Encoded) -> NDArray[
 
 
 def check_encoded(what: str, queries: Sequence[str] | Encoded) -> Encoded:
-    """Return `queries` if they are encoded. Raises UsageError for texts; `what` is the subject of the message."""
+    """Return `queries` unchanged. Raises UsageError for texts; `what` is the subject of the message."""
     if not isinstance(queries, np.ndarray | EncodedRows):
         raise UsageError(f"{what} needs encoded queries, not texts; encode the queries first")
     return queries
@@ -57,13 +57,13 @@ class DecodedRows:
     store: Any
 
     def encoded(self, rows: NDArray[np.int64]) -> Any:
-        """Decode the documents at rows int64 [n]. Raises UsageError for invalid rows, ArtifactError for bad files."""
+        """Decode the documents `rows`, int64 [n]. Raises UsageError for invalid rows, ArtifactError for bad files."""
         check_rows(rows, len(self.store))
         return self.store.gather(rows)
 
 
 def vector_blocks(vectors: NDArray[np.float32] | FlatVectors, size: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Yield each block's first row and up to `size` aligned vectors, float32 [n, d]; later blocks reuse the memory.
+    """Yield each block's first row and up to `size` aligned vectors, float32 [n, d]; later blocks may reuse memory.
 
     Raises:
         ArtifactError: a vector is not finite; the message gives its row.
@@ -93,7 +93,7 @@ def one_ahead(jobs: Iterable[Callable[[], Any]]) -> Iterator[Any]:
 
 
 def check_finite(block: NDArray[np.float32], rows: Sequence[int] | NDArray[np.int64]) -> None:
-    """Check vectors float32 [n, d]. Raises ArtifactError with the entry in `rows` of the first non-finite vector."""
+    """Check vectors float32 [n, d]. Raises ArtifactError with the number in `rows` of the first non-finite vector."""
     if not np.isfinite(block.sum()) and not (finite := np.isfinite(block).all(1)).all():
         row = rows[int(np.flatnonzero(~finite)[0])]
         raise ArtifactError(f"the vector in row {row} is not finite; re-encode the corpus")

@@ -80,7 +80,7 @@ class Training:
 
 
 def sample_rows(count: int, size: int, seed: int) -> NDArray[np.int64]:
-    """Draw min(`size`, `count`) of `count` rows: int64, ascending, a random one from each of as many equal ranges."""
+    """Draw n = min(`size`, `count`) of `count` rows: int64 [n], ascending, a random one from each of n equal ranges."""
     size = min(size, count)
     edges = np.arange(size + 1, dtype=np.int64) * count // max(size, 1)
     return generator(seed, "index sample").integers(edges[:-1], edges[1:])
@@ -118,7 +118,7 @@ def encode_blocks(
 
 
 def make_room(index: Any, rows: int) -> None:
-    """Allocate memory for `rows` vectors at once in an index of flat codes; growing stepwise would double the peak."""
+    """Allocate memory for `rows` vectors in an index of flat codes, since gradual growth would double peak memory."""
     if isinstance(index, load_faiss().IndexFlatCodes):
         index.codes.resize(rows * index.code_size)
 
@@ -164,7 +164,7 @@ def _read_index(path: Path, flags: int = 0) -> Any:
 
 @dataclass(frozen=True)
 class CompressedSearcher:
-    """An open index folder. index: inner-product `faiss.Index`. copy: GPU equivalent to search instead, or None."""
+    """An open index folder. index: inner-product `faiss.Index`. copy: GPU index to search instead, or None."""
 
     path: Path
     index: Any
@@ -186,7 +186,7 @@ class CompressedSearcher:
         return cls(path, index)
 
     def search(self, queries: Sequence[str] | Encoded, k: int) -> Hits:
-        """Return the k best vectors for queries float32 [Q, d], padded to k; ties are broken by row, also at rank k.
+        """Return the k best vectors for queries float32 [Q, d], padded to k. Ties are broken by row, even at rank k.
 
         Raises:
             UsageError: the queries are texts, contain non-finite numbers or have another dimension, or k is below 1.
@@ -203,7 +203,7 @@ class CompressedSearcher:
         return hits
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Decode the vectors at rows int64 [n]: float32 [n, d], with any rotation undone.
+        """Decode the vectors in `rows`, int64 [n], and undo any rotation: float32 [n, d].
 
         Raises:
             UsageError: a row is not in the index.

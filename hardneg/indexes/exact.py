@@ -1,7 +1,7 @@
 """Exact search: the k vectors with the largest inner products, for a corpus of any size, in torch, on any device.
 
-The scores of each block of vectors update a running best k. Another package may provide a faster search, which returns
-only a block's candidates with float32 scores.
+The scores of each block of vectors update the best k so far. Another package may provide a faster search that returns
+only the candidates in a block, with float32 scores.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +33,7 @@ _MANY = 32  # queries from which oneDNN is faster than torch's BLAS, although it
 
 @dataclass(frozen=True)
 class ExactOptions:
-    """Options of exact search; they affect speed and memory, and at most the last bits of the scores.
+    """Options for exact search. They affect speed and memory, but scores at most in their last bits.
 
     corpus_block, query_block: number of vectors and queries to multiply at a time; the default depends on the device.
     device: device to compute on; None means all GPUs, or the CPU if there are none. `cuda` means all GPUs if no other
@@ -51,7 +51,7 @@ class ExactOptions:
 
     @property
     def where(self) -> torch.device:
-        """The device that searches run on, or the first device of several."""
+        """The device that searches run on, or the first one if there are several."""
         return torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     @property
@@ -104,7 +104,7 @@ def search_exact(
     options: ExactOptions | None = None,
     progress: Progress | None = None,
 ) -> Hits:
-    """Return the k vectors with the largest inner products; ties are broken by ascending row, also at rank k.
+    """Return the k vectors with the largest inner products. Ties are broken by ascending row, including at rank k.
 
     Args:
         vectors: float32 [N, d]; for `FlatVectors`, only one block is in memory.
@@ -188,7 +188,7 @@ class _Part:
 
 
 def search_blocks(vectors: Vectors, queries: NDArray[np.float32], k: int, blocks: Blocks, task: Task) -> Hits:
-    """Search on one device like `search_exact`; the arguments must already be checked.
+    """Search on one device as `search_exact` does, but without checking the arguments.
 
     Raises:
         ArtifactError: a vector or an inner product is not finite.
@@ -312,7 +312,7 @@ class Flat:
 
 @dataclass(frozen=True)
 class FlatSearcher:
-    """A searcher of the vectors in a folder (`ExactSearcher`); `progress` counts the searched vectors.
+    """A searcher for the vectors in a folder (`ExactSearcher`). `progress` counts the searched vectors.
 
     An index of at most `options.resident` bytes stays on the device after the first search.
     """
@@ -334,7 +334,7 @@ class FlatSearcher:
         return search_exact(self._held, checks.check_vectors("flat", queries), k, self.options, self.progress)
 
     def vectors(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the vectors of rows int64 [n]: float32 [n, d].
+        """Return the vectors in `rows`, int64 [n]: float32 [n, d].
 
         Raises:
             UsageError: a row is not in the index.

@@ -1,4 +1,4 @@
-"""Exact ranks of chosen documents in the whole corpus, which is read block by block."""
+"""Exact ranks of given documents in the whole corpus, which is read block by block."""
 
 from collections.abc import Callable, Iterable
 from functools import partial

@@ -217,7 +217,7 @@ def java_reason(error: Any) -> str:
 def fill(
     lists: list[list[dict[str, Any]]], hit_rows: NDArray[np.int64], rows: NDArray[np.int64], scores: NDArray[np.float32]
 ) -> None:
-    """Copy the hits of Q lists into padded `rows` and `scores` [Q, k]. hit_rows: int64, all rows, list by list."""
+    """Copy the hits of Q lists into padded `rows` and `scores` [Q, k]. hit_rows: int64 rows of all hits, in order."""
     filled = np.arange(rows.shape[1]) < np.array([len(hits) for hits in lists])[:, None]
     rows[filled] = hit_rows
     scores[filled] = [hit["score"] for hits in lists for hit in hits]
@@ -258,7 +258,7 @@ class Bm25:
             raise UsageError(f"bm25: k1 is {self.k1} and b is {self.b}; k1 must be at least 0, and b between 0 and 1")
 
     def build(self, source: Iterable[tuple[str, str]], path: Path, progress: Progress) -> int:
-        """Index pairs (doc_id, contents) in order and store the texts; return the number indexed.
+        """Index pairs (doc_id, contents) in order and store the texts; return the number of indexed documents.
 
         Lucene skips documents with blank contents; the number of skipped documents is reported.
 

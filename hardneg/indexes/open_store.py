@@ -27,7 +27,7 @@ def form_in(folder: Path) -> str | None:
 def open_store(
     folder: Path, options: exact.ExactOptions | None = None, progress: Progress | None = None
 ) -> StoredSearcher:
-    """Open a folder of encoded texts, in any of the forms of `form_in`, for exact search.
+    """Open a folder of encoded texts, in any form that `form_in` returns, for exact search.
 
     Raises:
         ArtifactError: a file is missing or damaged, or the form of the texts is unknown.

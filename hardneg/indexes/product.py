@@ -232,7 +232,7 @@ class PqSearcher(compressed.CompressedSearcher):
         return cls(path, opened.index)
 
     def codes(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Return the codes of the vectors at rows int64 [n]: uint8 [n, M], a centroid number for each part.
+        """Return the codes of the vectors in `rows`, int64 [n]: uint8 [n, M], a centroid number for each part.
 
         Raises:
             UsageError: a row is not in the index.
@@ -252,7 +252,7 @@ class PqSearcher(compressed.CompressedSearcher):
         return np.asarray(flat, np.float32).reshape(quantiser.M, quantiser.ksub, quantiser.dsub)
 
     def rotation(self) -> NDArray[np.float32] | None:
-        """Return the matrix R, float32 [d, d], that maps a vector x to R x before x is split; None if there is none."""
+        """Return the matrix R, float32 [d, d], that rotates a vector x to R x before it is split, or None."""
         faiss = load_faiss()
         if not isinstance(self.index, faiss.IndexPreTransform):
             return None
@@ -318,7 +318,7 @@ def trained_product(centroids: NDArray[np.float32], rotation: NDArray[np.float32
 
 
 RESCORED, LEAST_RESCORED = 4, 1_000
-"""Number of documents, nearest by Hamming distance, to rescore: per requested hit, and the minimum per query."""
+"""Number of documents to rescore, nearest by Hamming distance first: per requested hit, and at least per query."""
 _UNPACKED = 4 << 20  # bytes of bits unpacked to float32 at a time, so that they stay in caches
 
 

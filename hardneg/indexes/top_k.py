@@ -67,7 +67,7 @@ def _at(values: Tensor, indices: Tensor) -> Tensor:
 
 
 def entered(best: Best, query: Tensor, row: Tensor, score: Tensor, k: int, slack: int = 0) -> Best:
-    """Add candidates `query`, `row`, `score` [n], sorted by query, row; prune lists longer than k + `slack` to k."""
+    """Add n candidates, sorted by query and row, with their scores. Prune lists longer than k + `slack` to k."""
     counts = torch.bincount(query, minlength=len(best.scores))
     first = counts.cumsum(0) - counts
     column = torch.arange(len(query), device=query.device) - first[query] + best.scores.shape[1]
@@ -103,7 +103,7 @@ def _largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def best_hits(best: Sequence[Best | None], count: int, k: int) -> Hits:
-    """Return the k best hits of `count` queries. best: candidates per part of the queries; None without rows.
+    """Return the k best hits of `count` queries. best: the candidates of each part of the queries; None without rows.
 
     Raises:
         ArtifactError: a score is not finite.

@@ -1,4 +1,4 @@
-"""Contract tests to subclass for a plugin: write `class TestMine(MinerTests): plugin = Mine()` in a test file.
+"""Contract tests for plugins. Subclass them in a test file: `class TestMine(MinerTests): plugin = Mine()`.
 
 pytest is not imported until a test runs. Each failure reports the rule of the contract that was broken.
 """

@@ -30,7 +30,7 @@ class DatasetTests(PluginTests):
     seconds: ClassVar[float] = 1.0
 
     def write(self, folder: Path) -> None:
-        """Write a small dataset to the empty `folder`; by default nothing, for a loader that reads no files."""
+        """Write a small dataset to the empty `folder`. By default, write nothing: the loader reads no files."""
 
     def change(self, folder: Path) -> None:
         """Change the content that `write` wrote to `folder`; without an override, the fingerprint test is skipped."""
@@ -116,7 +116,7 @@ _NOUNS = ("river", "harbor", "bridge", "tower", "garden", "market", "castle", "m
 
 
 class WriterTests(PluginTests):
-    """Tests of a query writer. Set `plugin`; `lookahead`: number of documents it may read before its first answer."""
+    """Tests of a query writer. Set `plugin`; `lookahead` limits the documents read before the first answer."""
 
     lookahead: ClassVar[int] = LOOKAHEAD
 

@@ -38,7 +38,7 @@ class EncoderTests(PluginTests):
         return ModelSpec("tested")
 
     def others(self, folder: Path) -> Sequence[Any]:
-        """Return variants of the encoder with different options, each of which changes the encoding of a text."""
+        """Return variants of the encoder with options that change the encoding of a text; by default, none."""
         return ()
 
     def documents(self) -> list[str]:

@@ -22,8 +22,8 @@ class IndexTests(PluginTests):
 
     A backend with the input `"texts"` is tested on English sentences (override `texts` and `queries` for another
     language). It must find documents that share a rare word with a query, and none for a query of unknown words.
-    A backend with the input `"vectors"` is tested on `count` vectors of `dimension` numbers, normalised if it is not
-    exact. For other inputs, override `documents`, `encoded_queries`, `write` and `plain_scores`.
+    A backend with the input `"vectors"` is tested on `count` vectors of `dimension` numbers; they are normalised if
+    `exact` is false. For other inputs, override `documents`, `encoded_queries`, `write` and `plain_scores`.
     """
 
     exact: ClassVar[bool] = True
@@ -32,7 +32,7 @@ class IndexTests(PluginTests):
     dimension: ClassVar[int] = 16
 
     def texts(self) -> list[str]:
-        """Return forty sentences: one for each of ten topics, the whole list repeated four times."""
+        """Return forty sentences: one for each of ten topics, repeated four times in the same order."""
         return [f"people saw the {topic} again" for _ in range(4) for topic in _TOPICS]
 
     def queries(self) -> list[str]:

@@ -33,14 +33,14 @@ _Item = TypeVar("_Item")
 
 
 def rule(holds: bool, text: str, detail: object = "") -> None:
-    """Unless `holds`, fail the test with the broken rule `text` and the `detail` that was found."""
+    """Fail the test unless `holds` is true; the message gives the broken rule, `text`, and what was found, `detail`."""
     __tracebackhide__ = True
     if not holds:
         raise AssertionError(f"broken rule: {text}" + (f"\n  found: {detail}" if str(detail) else ""))
 
 
 def lazily(items: Iterable[_Item], what: str, count: int) -> Iterator[_Item]:
-    """Yield the `count` items that a plugin may read before its first answer; if it asks for more, fail with `what`."""
+    """Yield `count` items and fail if a plugin reads more before its first answer. what: the items' name."""
     yield from items
     rule(False, f"{what} are read lazily: at most {count} before the first answer")
 
@@ -54,7 +54,7 @@ def check_independent(
 ) -> None:
     """Fail with the rule `text` unless each item has the same answer in reverse order, alone, and when asked again.
 
-    what: the name of the items in the message. same: whether two lists of answers count as equal.
+    answers: returns one answer per item. what: the items' name. same: returns whether two lists of answers are equal.
     """
     together = answers(items)
     for cause, others in (
@@ -75,7 +75,7 @@ def check_unchanged(candidates: Sequence[Candidates], use: Callable[[], object],
 
 
 def check_light(module: str, text: str) -> None:
-    """Fail with the rule `text` if importing `module`, as planning a recipe does, loads a package of `HEAVY`."""
+    """Fail with the rule `text` if importing `module`, as planning a recipe does, loads a package in `HEAVY`."""
     program = f"import sys, {module}\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     rule(not done.stdout.strip(), text, done.stdout.strip())
@@ -152,7 +152,7 @@ class StageTests:
         return self.stage.model_validate(dict(self.mapping))
 
     def view(self) -> RecipeView:
-        """Return a recipe with only this stage, without the stages it refers to."""
+        """Return a recipe that has only this stage, and not the stages it refers to."""
         spec, plugins = self.spec(), dict[tuple[str, str], Any]()
         for field, kind, setting in spec.plugins():
             try:

@@ -164,9 +164,9 @@ class LossTests(PluginTests):
     stops_gradients: ClassVar[bool] = False
 
     def batch(self) -> ScoreBatch:
-        """Return float64 scores [4, 12] of four queries for four positives, then eight negatives; some not `valid`.
+        """Return float64 scores [4, 12] of four queries with four positives and eight negatives. Some are not `valid`.
 
-        If needed, there are scores of a teacher for each query's own documents, and of a guide for all pairs.
+        If needed, there are a teacher's scores of each query's own documents, and a guide's scores of all pairs.
         """
         import torch
 

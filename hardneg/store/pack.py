@@ -27,8 +27,7 @@ _NAME = re.compile(rf"{_INDEX}|run/.+|artifacts/[0-9a-f]{{32}}/.+")
 def pack(folder: Path, artifacts: dict[str, Artifact], file: Path) -> None:
     """Write a run folder and the artifacts of its steps into one tar file, compressed if its name ends in `.gz`.
 
-    Raises:
-        ArtifactError: a file cannot be read or written.
+    Raises ArtifactError if a file cannot be read or written.
     """
     sources = {f"artifacts/{each.key}/{name}": each.path / name for each in artifacts.values() for name in each.files}
     sources |= {f"artifacts/{each.key}/{MANIFEST}": each.path / MANIFEST for each in artifacts.values()}

@@ -36,8 +36,7 @@ class BlockStore:
     def begin(self, sizes: Sequence[int]) -> None:
         """Record the number of blocks and the maximum of their `sizes`, or compare both with a stopped run's record.
 
-        Raises:
-            ArtifactError: the stopped run had a different number or maximum size of blocks.
+        Raises ArtifactError if the stopped run had a different number or maximum size of blocks.
         """
         path, wanted = self.folder / _SIZES, [len(sizes), max(sizes, default=0)]
         if not path.exists():

@@ -101,7 +101,7 @@ class AdoreLoss(nn.Module):
         return Dataset.from_dict({"anchor": texts, "label": list(range(len(texts)))})
 
     def forward(self, sentence_features: Any, labels: Tensor) -> Tensor:
-        """Return the scalar loss. sentence_features: inputs of B queries, in a list. labels: int64 [B], positions."""
+        """Return the scalar loss. sentence_features: [inputs of B queries]. labels: int64 [B], rows of `dataset`."""
         queries: Tensor = self.model(next(iter(sentence_features)))["sentence_embedding"].float()
         queries = nn.functional.normalize(queries) if self._cosine else queries
         batch = self._examples.of(labels.cpu().numpy())

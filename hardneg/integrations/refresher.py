@@ -94,7 +94,7 @@ class RefreshRecipe:
 def mine_with(recipe: RefreshRecipe, plan: Plan, session: Session) -> tuple[Artifact, Sequence[str]] | None:
     """Mine with the model of a plan; return the negatives and the keys of all model-dependent artifacts.
 
-    Every process must call this and encodes or scores a share. The first process returns the result, the others None.
+    Every process must call this; each encodes or scores a share. The first process returns the result, others None.
     If the recipe has a run, the first process scores its documents alone, with the launcher's RANK unset meanwhile.
     """
     if recipe.run is None:
@@ -116,7 +116,7 @@ def mine_with(recipe: RefreshRecipe, plan: Plan, session: Session) -> tuple[Arti
 
 
 def saved(model: Any, folder: Path) -> Path:
-    """Save a sentence-transformers model to a folder in the first process; return the folder. All must call this.
+    """Save a sentence-transformers model in a folder and return the folder. Every process must call this; one saves.
 
     Raises:
         ArtifactError: the folder cannot be written.
@@ -133,7 +133,7 @@ def saved(model: Any, folder: Path) -> Path:
 
 @dataclass
 class Refresher:
-    """Refreshes the negatives of one training run; every process must make the same calls.
+    """The object that refreshes the negatives of one training run. Every process must make the same calls.
 
     recipe: recipe of every refresh. rows: training data. session: store for vectors and lists, device, and seed;
     refresh n uses seed + n. every: number of steps between refreshes; None for one refresh per epoch.
@@ -221,7 +221,7 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
         """Mine the refreshes that the first step needs, unless a resumed run already has them.
 
         Raises:
-            TrainingError: a refresh that a resumed run needs is missing, or its batches would be in another order.
+            TrainingError: a refresh that a resumed run needs is missing, or rows would get negatives of other steps.
         """
         step, schedule = state.global_step, self._schedule
         if step and args.ignore_data_skip:

@@ -245,6 +245,6 @@ def _peak_memory() -> int:
 
 
 def _cuda() -> Any:
-    """The module `torch.cuda` if it is loaded and a GPU is in use; imports nothing."""
+    """Return the module `torch.cuda` if it is loaded and a GPU is in use; imports nothing."""
     torch = sys.modules.get("torch")
     return torch.cuda if torch is not None and torch.cuda.is_initialized() else None

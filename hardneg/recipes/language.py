@@ -75,19 +75,19 @@ class _Loader(yaml.SafeLoader):
 
 
 def shipped_recipes() -> dict[str, Path]:
-    """hardneg's own recipe files by name, from the wheel or the checkout."""
+    """Return hardneg's own recipe files by name, from the wheel or the checkout."""
     inside = Path(__file__).parent / "shipped"
     folder = inside if inside.is_dir() else Path(__file__).parents[2] / "recipes"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def named_recipes() -> list[str]:
-    """The names of all recipes: first hardneg's own files, then the functions of installed packages."""
+    """Return the names of all recipes: first hardneg's own files, then the functions of installed packages."""
     return list(dict.fromkeys([*shipped_recipes(), *sorted(point.name for point in entry_points("recipes"))]))
 
 
 def find_recipe(name: str) -> Path | RecipeFunction:
-    """The recipe with this name or path. Raises UsageError if it does not exist, PluginError if it cannot be used."""
+    """Return the recipe with a name or path. Raises UsageError if it does not exist, PluginError if it is unusable."""
     path, shipped = Path(name), shipped_recipes()
     if path.suffix in {".yaml", ".yml"} or path.is_file():
         if path.is_file():
@@ -133,13 +133,13 @@ def _located(error: yaml.YAMLError) -> str:
 
 
 def as_yaml(tree: Mapping[str, Any]) -> str:
-    """A recipe's tree as YAML text."""
+    """Return a recipe's tree as YAML text."""
     dumper = type("WithoutAnchors", (yaml.SafeDumper,), {"ignore_aliases": lambda self, data: True})
     return str(yaml.dump(tree, None, dumper, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None))
 
 
 def head_comment(source: Path | RecipeFunction) -> list[str]:
-    """The lines of a recipe file's opening comment, without `#`, or of a recipe function's docstring."""
+    """Return the lines of a recipe file's opening comment, without `#`, or of a recipe function's docstring."""
     if isinstance(source, RecipeFunction):
         return (inspect.getdoc(source.function) or "").splitlines()
     lines = takewhile(lambda line: line.startswith("#"), source.read_text(encoding="utf-8").splitlines())
@@ -230,7 +230,7 @@ def recipe_tree(name: str, preset: str) -> dict[str, Any]:
 
 
 def plain_text(source: Path | RecipeFunction, preset: str | None, settings: Sequence[str]) -> str:
-    """A recipe as YAML: the file itself if it is self-contained, else plain stages. Raises RecipeError for mistakes."""
+    """Return a recipe as YAML: its own text if self-contained, else plain stages. Raises RecipeError for mistakes."""
     if isinstance(source, Path) and not preset and not settings and EXTENDS not in read_tree(source):
         return source.read_text("utf-8")
     tree, _, problems, _ = expand(source, preset, settings)
@@ -240,12 +240,12 @@ def plain_text(source: Path | RecipeFunction, preset: str | None, settings: Sequ
 
 
 def preset_names(source: Path | RecipeFunction) -> list[str]:
-    """The presets of a recipe, inherited ones first."""
+    """Return the presets of a recipe, inherited ones first."""
     return list(source.presets) if isinstance(source, RecipeFunction) else _read(source).presets
 
 
 def default_folder(recipe: str, preset: str) -> Path:
-    """The default run folder of a recipe in a preset: `runs/RECIPE-PRESET`, or `runs/RECIPE` without a preset."""
+    """Return the default run folder for a recipe and preset: `runs/RECIPE-PRESET`, or `runs/RECIPE` without one."""
     return Path("runs") / "-".join(filter(None, [recipe, preset]))
 
 
@@ -260,7 +260,7 @@ def maker(folder: str) -> str | None:
 
 
 def run_command(recipe: str | Path | RecipeFunction, preset: str = "", settings: Sequence[str] = ()) -> str:
-    """The command that runs a recipe, given by its name, file or function."""
+    """Return the command that runs a recipe, given by its name, file or function."""
     name = next((name for name, path in shipped_recipes().items() if path == recipe), str(recipe))
     more = f" --preset {shlex.quote(preset)}" if preset else ""
     more += "".join(f" --set {shlex.quote(each)}" for each in settings)
@@ -286,7 +286,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 
 
 def replaced(changes: Mapping[str, Any]) -> set[str]:
-    """The inherited keys that the keys of `changes` exclude; for example, `epochs` excludes `max_steps`."""
+    """Return the inherited keys that the keys of `changes` exclude; for example, `epochs` excludes `max_steps`."""
     written = {key for key, value in changes.items() if isinstance(value, int | float | str)}
     return set().union(*(_REPLACES[key] for key in written & _REPLACES.keys())) - changes.keys()
 

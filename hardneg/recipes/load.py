@@ -102,7 +102,7 @@ class Recipe:
         return {name: spec for name, spec in self.stages.items() if isinstance(spec, ReadDataset)}
 
     def view(self, name: str) -> RecipeView:
-        """The recipe as seen from the stage `name`."""
+        """Return the recipe as seen from the stage `name`."""
         return RecipeView(name, self.stages, self.plugins, self.model, self.models, self.outputs)
 
 
@@ -116,9 +116,9 @@ def load_recipe(source: Path | RecipeFunction, preset: str | None = None, settin
 def check_recipe(
     tree: Mapping[str, Any], source: Path | RecipeFunction, preset: str = "", earlier: Sequence[str] = ()
 ) -> Recipe:
-    """Check a recipe's tree, read from `source` or built in memory; earlier: the problems found so far.
+    """Check a recipe's tree, read from `source` or built in memory, and return the recipe.
 
-    Raises RecipeError with all mistakes and their paths.
+    earlier: problems found before. Raises RecipeError with all mistakes and their paths.
     """
     problems, notes = list[str](), list[str]()
     top: _Top | None = None
@@ -161,7 +161,7 @@ def check_recipe(
 
 
 def _checked_stages(written: Mapping[str, Any], top: _Top | None, problems: list[str]) -> dict[str, StageSpec]:
-    """The valid stages, with the seed, title and segments that they inherit from the recipe."""
+    """Return the valid stages, with the seed, title and segments that they inherit from the recipe."""
     stages, outside = dict[str, StageSpec](), dict[str, list[str]]()
     for name, value in written.items():
         path, verb = f"stages.{name}", value.get("stage") if isinstance(value, Mapping) else None

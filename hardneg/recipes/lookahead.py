@@ -163,7 +163,7 @@ class Need:
     exit_code: int = 0
 
     def to_json(self) -> dict[str, object]:
-        """The fields as JSON, with the category as `kind`."""
+        """Return the fields as JSON, with the category as `kind`."""
         fields = asdict(self)
         return {"kind": fields.pop("category"), **fields}
 
@@ -235,7 +235,7 @@ _MODULES = {"analysis": ("sklearn",), "cpu": ("faiss",), "hub": ("datasets",), "
 
 
 def extras(steps: Iterable[Step], plan: Plan) -> list[str]:
-    """The sorted hardneg extras that the given steps need for their own plugins and their inputs' plugins."""
+    """Return the sorted hardneg extras that the given steps need for their own plugins and their inputs' plugins."""
     named: set[str] = set()
     for step in steps:
         read = [plan.steps[name] for name in step.inputs.values() if name in plan.steps]

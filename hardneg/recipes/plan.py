@@ -62,7 +62,7 @@ class Plan:
         return {name: step.key for name, step in self.steps.items()}
 
     def named(self, name: str) -> list[str]:
-        """The name of the step `name`, or the names of its copies for seeds. Raises UsageError for an unknown name."""
+        """Return the names of a step's copies for seeds, or `[name]` without copies. Raises UsageError if unknown."""
         if name in self.recipe.copies:
             return list(self.recipe.copies[name].values())
         if name not in self.steps:
@@ -71,14 +71,14 @@ class Plan:
         return [name]
 
     def until(self, name: str | None) -> list[Step]:
-        """The step `name` and all that it depends on; all steps for None. Raises UsageError for an unknown name."""
+        """Return step `name` and all that it depends on, or all steps for None. Raises UsageError for an unknown name."""
         if name is None:
             return list(self.steps.values())
         needed = set().union(*(_ancestors(self.steps, each) for each in self.named(name)))
         return [step for step in self.steps.values() if step.name in needed]
 
     def dependents(self, name: str) -> list[Step]:
-        """The step `name` and all steps that depend on it. Raises UsageError for an unknown name."""
+        """Return the step `name` and all steps that depend on it. Raises UsageError for an unknown name."""
         named = set(self.named(name))
         return [step for step in self.steps.values() if named & _ancestors(self.steps, step.name)]
 
@@ -112,7 +112,7 @@ def _model_digest(recipe: Recipe) -> str:
 
 
 def inputs_of(recipe: Recipe) -> list[Path]:
-    """The paths that a recipe may read: its file, datasets, models and input files, even names that are not paths."""
+    """Return the paths that a recipe may read: its file, datasets, models and input files; some may be mere names."""
     inputs = [str(recipe.source), recipe.model.name]
     for plugin in recipe.plugins.values():
         values = {field.name: getattr(plugin, field.name) for field in fields(plugin)}
@@ -224,7 +224,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
 
 
 def _network_content(plugin: TrainableReranker, is_taught: bool) -> str:
-    """The digest of a reranker's content; rejects an untrained head unless the stage trains it."""
+    """Return the digest of a reranker's content; rejects an untrained head unless the stage trains it."""
     if not is_taught and (check_trained := getattr(plugin, "check_trained", None)):
         check_trained()
     return plugin.fingerprint()

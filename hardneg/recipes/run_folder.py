@@ -125,7 +125,7 @@ def names(plan: Plan) -> list[str]:
 
 
 def lock_content(plan: Plan, device: str = "cpu") -> dict[str, Any]:
-    """The content of the lock file: the resolved recipe and each step's key. device: `gpu` if any step used one."""
+    """Return the content of the lock file: the resolved recipe and step keys. device: `gpu` if any step used one."""
     return {
         "hardneg": __version__,
         "recipe": plan.recipe.name,
@@ -139,7 +139,7 @@ def lock_content(plan: Plan, device: str = "cpu") -> dict[str, Any]:
 
 
 def _published(plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Path]:
-    """The paths of artifacts by their name in the run folder: files published by stages, then the recipe's outputs."""
+    """Return paths in the store by name in the run folder: files published by stages, then the recipe's outputs."""
     recipe, paths = plan.recipe, dict[str, Path]()
     stages = {name: recipe.stages[name] for name in artifacts}
     for name, artifact in artifacts.items():
@@ -167,7 +167,7 @@ class PublishedIndex:
 
 
 def published_indexes(folder: Path, store: Store) -> list[PublishedIndex]:
-    """The indexes of a run that exist in the run folder or in the store; the recipe's output index comes first.
+    """Return the indexes of a run that exist in the run folder or in the store; the recipe's output index comes first.
 
     Raises DataError if the folder is not a run folder, RecipeError if this version of hardneg cannot read the recipe.
     """
@@ -175,7 +175,7 @@ def published_indexes(folder: Path, store: Store) -> list[PublishedIndex]:
     recipe, artifacts = check_recipe(lock["tree"], folder / layout.LOCK, lock["preset"]), _stored(lock, store)
 
     def path(name: str, output: str) -> Path | None:
-        """The folder of a stage's model or index, in the run folder or, failing that, in the store."""
+        """Return the folder of a stage's model or index, in the run folder or, failing that, in the store."""
         if recipe.outputs.get(output) == name and (folder / output).is_dir():
             return folder / output
         return artifacts[name].path / recipe.stages[name].parts.get(output, ".") if name in artifacts else None

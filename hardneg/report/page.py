@@ -286,7 +286,7 @@ def _differences(report: ReportContent, metric: str) -> Iterator[Spot]:
 
 
 def _drawn(name: str, title: str, spots: Sequence[Spot], mark: float | None, caption: str) -> Graphic:
-    """Draw a row for each system on one axis; mark: the value of the dashed line."""
+    """Draw a row for each system on one axis. mark: the value of the dashed line, if any."""
 
     def draw(axes: Any) -> None:
         for row, spot in enumerate(spots):

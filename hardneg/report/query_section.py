@@ -54,7 +54,7 @@ class Passages:
         return {query_id: run[query_id].doc_ids[:RANKED] for query_id in query_ids if query_id in run}
 
     def texts(self, doc_ids: Sequence[str]) -> dict[str, str]:
-        """Return the shortened texts of the given documents that are in the collection, by id; empty without one."""
+        """Return the shortened texts of the given documents in the collection, by id; empty without a collection."""
         if self.collection is None:
             return {}
         rows = self.collection.corpus.rows(doc_ids)
@@ -65,7 +65,7 @@ class Passages:
 
 @dataclass(frozen=True)
 class ByQuery:
-    """The queries in the order of a report: by the absolute difference of the pair, largest first, or by lowest score.
+    """The queries in the order of a report: by the pair's absolute difference, largest first, or else by lowest score.
 
     results: scores by system. metric: the first metric. pair: two systems to compare, the report's subject or else the
     best one, and the first baseline or else the next best one; None if there is only one system.
@@ -78,7 +78,7 @@ class ByQuery:
 
     @classmethod
     def of(cls, measured: Measured, system: str = "") -> "ByQuery":
-        """Return an evaluation's queries, ordered by its first metric; system: the report's subject, or empty."""
+        """Return an evaluation's queries, ordered by its first metric. system: the report's subject, or empty."""
         results = measured.results
         metric = next((name for scores in results.values() for name in scores), "")
         averages = {name: metrics.means(scores)[metric] for name, scores in results.items() if metric in scores}
@@ -172,7 +172,7 @@ def _details(systems: Sequence[str], query_ids: Sequence[str], passages: Passage
 def write_query_table(
     path: Path, measured: Measured, queries: Mapping[str, str] | None = None, system: str = ""
 ) -> None:
-    """Write a TSV file with a row per query, in report order: id, scores, difference, text; queries: texts by id."""
+    """Write a TSV file with a row per query, in report order: id, scores, difference, text. queries: texts by id."""
     ordered, texts = ByQuery.of(measured, system), queries or {}
     columns = ordered.columns(ordered.results)
     names = ["query_id", *(f"{metric} {system}" for metric, system in columns)]

@@ -62,7 +62,7 @@ class Store:
 
         Raises:
             ArtifactError: the artifact is damaged.
-            NotOurs: a newer version of hardneg wrote the artifact, or it is another user's and not readable.
+            NotOurs: a newer version of hardneg wrote the artifact, or another user did and it is not readable.
         """
         folder = self.root / key
         path = folder / MANIFEST
@@ -268,7 +268,7 @@ def damage(folder: Path) -> str:
 
 
 def verified(store: Store, key: str) -> Checked:
-    """Check one artifact by reading every byte. Raises ClosedArtifact if another user made it and it is unreadable."""
+    """Check one artifact by reading every byte. Raises ClosedArtifact if another user wrote it and it is unreadable."""
     try:
         artifact = store.find(key)
     except NewerArtifact:

@@ -71,7 +71,7 @@ class Plan:
         return [name]
 
     def until(self, name: str | None) -> list[Step]:
-        """Return step `name` and all that it depends on, or all steps for None. Raises UsageError for an unknown name."""
+        """Return `name` and all steps that it depends on, or all for None. Raises UsageError for an unknown name."""
         if name is None:
             return list(self.steps.values())
         needed = set().union(*(_ancestors(self.steps, each) for each in self.named(name)))

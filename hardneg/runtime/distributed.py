@@ -145,7 +145,7 @@ def barrier() -> None:
 
 
 def from_first(value: Any) -> Any:
-    """Return the value of the first process in all processes, which wait for it; it must be representable in JSON."""
+    """Return the first process's value, which must be valid in JSON, in all processes; the others wait for it."""
     here = world()
     if here.size == 1:
         return value
@@ -158,7 +158,7 @@ def from_first(value: Any) -> Any:
 
 
 def from_whoever_asks_first(name: str, make: Callable[[], str]) -> str:
-    """Return the result of `make` in the first process that calls this with `name`, to it and all later callers.
+    """Call `make` in the first process that calls this with `name`, and return its result in every such process.
 
     Not all processes need to call this. A single process, or one that has not joined the others, calls its own `make`.
     """

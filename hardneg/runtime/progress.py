@@ -26,7 +26,7 @@ class Progress(Protocol):
     """Interface of progress reporters: bars on the command line, `Lines` in a file, or `Silent`."""
 
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> AbstractContextManager[Task]:
-        """Start a bar of `total` units (None if unknown), of which `done` are already finished."""
+        """Start a bar with `total` units (None if unknown); `done` units are already finished."""
 
     def note(self, text: str) -> None:
         """Print a line that stays, such as the number of skipped documents."""

@@ -202,7 +202,7 @@ class Content:
 
     @classmethod
     def of(cls, find: Callable[[], str]) -> "Content":
-        """Call `find`, and return its digest with the states of the files that it reads."""
+        """Call `find` and return the content: its digest, and the states of the files that `find` reads."""
         files = dict[Path, tuple[int, ...]]()
         token = _read_files.set(files)
         try:

@@ -36,7 +36,7 @@ _VERSION = 2
 _DEPTH, _TOKENS = 1000, 128
 _OPTIONS = {**TRAINED, "negatives_per_query": 1, "learning_rate": 0.03, "weight_decay": 0.0, "warmup_steps": 5}
 _INSTEAD = {"epochs": "max_steps", "warmup_ratio": "warmup_steps"}
-"""For each option that replaces a default when it is given, the option with that default."""
+"""Options that, when given, replace the default of another option."""
 
 
 def _shown(rates: Sequence[float]) -> str:
@@ -178,7 +178,7 @@ class Protocol:
         return {**{label: label for label in BASELINES}, **files}
 
     def negatives_of(self, label: str) -> str:
-        """Return the name of the stage that reads or draws an arm's negatives; label: the row label of the arm."""
+        """Return the name of the stage that reads or draws an arm's negatives. label: the row label of the arm."""
         return "drawn-negatives" if label == IN_BATCH else f"{self.stages[label]}-negatives"
 
     @property

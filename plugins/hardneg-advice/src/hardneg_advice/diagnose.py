@@ -33,12 +33,12 @@ from hardneg_advice.positive_ranks import scores_of
 TRAININGS = ("train", "train-queries", "train-refreshed")
 MOST_COPIES = 0.01
 MOST_ABOVE = 2 / 3
-"""A larger share of negatives above the positive is suspect; 60% still helped (recipe `dose-start`, static)."""
+"""A larger share of negatives above the positive is suspect; at 60%, negatives helped (recipe `dose-start`, static)."""
 MOST_HIDDEN = 0.5
 MOST_FALL = 0.01
 MOST_CLOSER = 0.2
 LEAST_KEPT = 1 / 3
-"""If a smaller share of the effective dimensions is kept, it is suspect; half still helped (recipe `dose-batches`)."""
+"""A smaller share of the effective dimensions is suspect; a model that kept half improved (recipe `dose-batches`)."""
 _EACH = 20
 _PARTS = 5
 _LEAST_STEPS = 20
@@ -130,7 +130,7 @@ def learning_curve(run: FinishedRun, stage: str) -> CheckResult:
     """Check for a rising loss, or a dev metric that falls after its best value; seeds are averaged.
 
     The loss has risen if its mean in the last fifth of the steps is higher than in the lowest fifth by more than three
-    standard errors and a tenth. Refreshed negatives raise it by design. Without a dev curve, the result is never fine.
+    standard errors and 10%. Refreshed negatives raise it by design. Without a dev curve, the result is never fine.
     """
     curves = _curves(run, stage)
     figures, problems, said = Figures(), list[str](), list[str]()

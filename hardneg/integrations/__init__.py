@@ -1,1 +1,1 @@
-"""hardneg in other programs: sentence-transformers trainers and Pyserini."""
+"""Use of hardneg with other programs: sentence-transformers trainers and Pyserini."""

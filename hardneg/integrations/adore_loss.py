@@ -1,4 +1,4 @@
-"""ADORE as a loss for sentence-transformers trainers, with negatives that are retrieved in each step."""
+"""ADORE as a loss for sentence-transformers trainers; negatives are retrieved in each step."""
 
 import shutil
 from collections.abc import Mapping
@@ -32,8 +32,8 @@ FOLDER = "adore"
 class AdoreLoss(nn.Module):
     """A loss over the documents that a fixed index returns for each query in the current step.
 
-    The model encodes the corpus once, when the loss is created; from then on, it encodes only queries, with gradients.
-    After training, use the trained model for queries, and the index or the original model for documents.
+    The model encodes the corpus once, when the loss is created. During training, it encodes only queries, with
+    gradients. Afterwards, use the trained model for queries, and the index or the original model for documents.
 
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives (SIGIR 2021), section 6.2.
     """
@@ -91,12 +91,12 @@ class AdoreLoss(nn.Module):
 
     @cached_property
     def _examples(self) -> Examples:
-        """The queries with a positive."""
+        """The split's queries with a positive."""
         return Examples(TrainingData(self._collection.corpus, *judged_queries(self._collection, self._split)), 0, 0)
 
     @property
     def dataset(self) -> Dataset:
-        """The training queries in column `anchor`, with their positions, which the loss needs, in column `label`."""
+        """The training queries in column `anchor`, and their positions, which the loss needs, in column `label`."""
         _, texts, _ = judged_queries(self._collection, self._split)
         return Dataset.from_dict({"anchor": texts, "label": list(range(len(texts)))})
 
@@ -113,7 +113,7 @@ class AdoreLoss(nn.Module):
         return loss
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return the settings for the model card."""
+        """Return the loss name and options, `depth` and `forced`, for the model card."""
         return dict(self.settings)
 
     @property

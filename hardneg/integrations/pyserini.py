@@ -1,4 +1,4 @@
-"""Python programs that open indexes in Pyserini, or the reasons why Pyserini cannot open them."""
+"""Write Python programs that open indexes in Pyserini, or the reasons why Pyserini cannot open them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -36,14 +36,14 @@ _OF_SEGMENTS = (
 
 @dataclass(frozen=True)
 class QuerySide:
-    """The query encoder of an index: the opened model and its location, or the reason why there is none."""
+    """The query encoder of an index: the opened model and its location, or the reason why there is no encoder."""
 
     encoder: Encoder | None = None
     location: ModelReference = field(default_factory=lambda: ModelReference(""))
     reason: str = "no model is given; use the model that encoded the index"
 
     def program(self, form: str, scale: float = 1.0) -> Program | None:
-        """Return a program that creates the query encoder; None if the model has another form or no Pyserini class."""
+        """Return a program that creates the encoder; None if its form is not `form` or Pyserini has no class for it."""
         if self.encoder is None or self.encoder.representation.form != form:
             return None
         if form == "vectors":
@@ -92,7 +92,7 @@ def opening(folder: Path, options: Mapping[str, object], queries: QuerySide, seg
 
 
 def model_location(model: resolved.ResolvedModel) -> ModelReference:
-    """Return the location of a model, with the settings that its folder does not record."""
+    """Return the location of a model, with settings that its folder does not record, or why Pyserini cannot use it."""
     spec, full, folder, family = model.spec, model.full, model.location.folder, model.family
     if folder is None or not isinstance(family, resolved.FolderFamily):
         return ModelReference(spec.name, lacking=f"the files of the model {spec.name!r} are not on this machine")
@@ -130,7 +130,7 @@ def openings(
 
     Raises:
         ArtifactError: no index of the run is in the store, or the folder contains no index.
-        DataError, RecipeError: the run's lock file is damaged, or is not a recipe of this version.
+        DataError, RecipeError: the run's lock file is damaged, or this version of hardneg cannot read its recipe.
         ModelError: a model cannot be opened.
     """
     run = folder.parent if folder.name == layout.INDEX_FOLDER and not (folder / layout.LOCK).exists() else folder
@@ -161,7 +161,7 @@ def query_side(spec: ModelSpec) -> QuerySide:
 
 
 def with_java(text: str) -> str:
-    """Return the program `text`, preceded by a line that starts Java if Pyserini would start an unsuitable version.
+    """Return the program `text`, preceded by code that starts Java if Pyserini would start an unsuitable version.
 
     Raises:
         MissingDependency: there is no suitable Java.

@@ -38,8 +38,8 @@ class RefreshRecipe:
 
     dataset: dataset as in a recipe. miner, filters: names and options. depth: number of documents per query to
     retrieve, or to score with a reranker. index: backend with options, built for each refresh; None for exact search.
-    candidates: retriever of the documents to rerank, `bm25` or a model. run: run file of these documents instead.
-    fill_to: length to fill lists to with random documents. settings: recipe settings as for `--set`.
+    candidates: retriever of the documents to rerank, `bm25` or a model. run: run file to use instead of `candidates`.
+    fill_to: length up to which lists are filled with random documents. settings: recipe settings as for `--set`.
     """
 
     dataset: str
@@ -59,7 +59,7 @@ class RefreshRecipe:
         return self.candidates is not None or self.run is not None
 
     def plan(self, model: str, seed: int) -> Plan:
-        """Return the steps that mine with the model in the folder `model`. seed: random seed for miners that sample.
+        """Return the plan for mining with the model in the folder `model`. seed: random seed for miners that sample.
 
         Raises:
             RecipeError: the recipe has mistakes; the message lists every mistake.
@@ -86,7 +86,7 @@ class RefreshRecipe:
         return AdhocRecipe(_NAME, self.dataset, {**stages, MINED: mining}, named or None, self.settings, seed).plan()
 
     def read(self, session: Session) -> Artifact:
-        """Return the stored collection, after reading the dataset if necessary; every process must call this."""
+        """Return the artifact with the collection; read the dataset if necessary. Every process must call this."""
         stages = {MINED: {"stage": "mine", "split": self.split, "miner": {"name": layout.RANDOM}}}
         return session.make_dataset(AdhocRecipe(_NAME, self.dataset, stages).plan())
 
@@ -94,8 +94,8 @@ class RefreshRecipe:
 def mine_with(recipe: RefreshRecipe, plan: Plan, session: Session) -> tuple[Artifact, Sequence[str]] | None:
     """Mine with the model of a plan; return the negatives and the keys of all model-dependent artifacts.
 
-    Every process must call this; each encodes or scores a share. The first process gets the result, others None. The
-    candidates of a given run are scored by the first process alone, with the launcher's RANK unset meanwhile.
+    Every process must call this; each encodes or scores a share. The first process returns the result, others None.
+    If the recipe has a run, the first process scores its documents alone, with the launcher's RANK unset meanwhile.
     """
     if recipe.run is None:
         mined = session.execute(plan).artifacts[MINED]
@@ -116,7 +116,7 @@ def mine_with(recipe: RefreshRecipe, plan: Plan, session: Session) -> tuple[Arti
 
 
 def saved(model: Any, folder: Path) -> Path:
-    """Save a sentence-transformers model to a folder that all processes can read; return the folder.
+    """Save a sentence-transformers model in a folder and return the folder. Every process must call this; one saves.
 
     Raises:
         ArtifactError: the folder cannot be written.
@@ -133,10 +133,10 @@ def saved(model: Any, folder: Path) -> Path:
 
 @dataclass
 class Refresher:
-    """Refreshes the negatives of one training run; every process must make the same calls.
+    """The object that refreshes the negatives of one training run. Every process must make the same calls.
 
     recipe: recipe of every refresh. rows: training data. session: store for vectors and lists, device, and seed;
-    refresh n uses seed + n. every: number of steps between refreshes.
+    refresh n uses seed + n. every: number of steps between refreshes; None for one refresh per epoch.
     """
 
     recipe: RefreshRecipe
@@ -148,10 +148,10 @@ class Refresher:
         self.refreshes = self.rows.refreshes
 
     def begin(self, step: int) -> None:
-        """Remove all refreshes of earlier runs if `step` is 0, else the refreshes after `step`, where the run resumes.
+        """Prepare training from `step`: if it is 0, remove all refreshes of earlier runs, else those after `step`.
 
         Raises:
-            TrainingError: the resumed run mined with different settings.
+            TrainingError: the run to resume mined with different settings.
         """
         if world().rank == 0:
             self.refreshes.folder.mkdir(parents=True, exist_ok=True)
@@ -166,7 +166,7 @@ class Refresher:
         barrier()
 
     def refresh(self, model: Any, number: int, step: int, oldest: int) -> dict[str, float]:
-        """Mine with the current model and publish refresh `number`; return metrics for the log.
+        """Mine with the current model and publish refresh `number`; return metrics for the log, such as the seconds.
 
         step: number of steps trained so far. oldest: number of the oldest refresh to keep.
         """
@@ -221,7 +221,7 @@ class RefreshCallback(TrainerCallback):  # type: ignore[misc]
         """Mine the refreshes that the first step needs, unless a resumed run already has them.
 
         Raises:
-            TrainingError: a refresh that a resumed run needs is missing, or rows would be in another order.
+            TrainingError: a refresh that a resumed run needs is missing, or rows would get negatives of other steps.
         """
         step, schedule = state.global_step, self._schedule
         if step and args.ignore_data_skip:
@@ -291,8 +291,8 @@ class RefreshedNegatives:
     """Training data for sentence-transformers trainers, with negatives that are re-mined with the current model.
 
     Pass `dataset` to a trainer, then the trainer to `attach`. Training pauses during mining. The negatives of a step
-    depend only on the seeds and the step. A refresh mined after step n is used from step n + 2, since the batch of
-    step n + 1 has already been read, or from the first step of an epoch.
+    depend only on the seeds and the step. A refresh mined after step n is used from step n + 2, because the batch of
+    step n + 1 has already been read; if step n ends an epoch, it is used from step n + 1.
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval
     (ICLR 2021), section 4, where a separate process mines in parallel.
@@ -377,8 +377,8 @@ class RefreshedNegatives:
         """Add mining to a trainer whose training data is `dataset`.
 
         Raises:
-            UsageError: the trainer trains on other data, evaluates on the same data, is already attached, or splits
-                the model over devices; or `candidates` and `run` do not fit the model.
+            UsageError: the trainer does not train on `dataset`, evaluates on it, is already attached, or splits the
+                model over devices; or `candidates` and `run` do not fit the model.
         """
         rows, held, problems = self.dataset, trainer.eval_dataset, list[str]()
         if trainer.train_dataset is not rows:

@@ -34,7 +34,7 @@ class RowPlan:
     and one per negative of a query.
 
     texts: texts of all Q queries. query: int32 [n], positions in `texts`. positive: int64 [n], corpus rows; -1 for a
-    row without a positive. number: int32 [n], position of the row's negative in the query's list; -1 for none or all.
+    row without a positive. number: int32 [n], list position of a `labeled-pair` row's negative; -1 for other rows.
     """
 
     form: Form
@@ -65,9 +65,9 @@ class RowPlan:
     def columns_of(
         self, rows: NDArray[np.int64], negatives: Sequence[Sequence[str]], positive: Mapping[int, str]
     ) -> dict[str, list[Any]]:
-        """Return the columns by name for rows int64 [B]; a missing positive is an empty string.
+        """Return the columns of the given rows, int64 [B], by name; a missing positive is an empty string.
 
-        negatives: texts for each row, as many as `wanted` returns. positive: texts by corpus row.
+        negatives: the negative texts of each row (`wanted` returns their number). positive: texts by corpus row.
         """
         anchors = [self.texts[number] for number in self.query[rows]]
         own = [positive.get(int(number), "") for number in self.positive[rows]]
@@ -83,7 +83,7 @@ class RowPlan:
 
 
 def plan_rows(collection: StoredCollection, split: str, form: str, negatives: int) -> RowPlan:
-    """Return the rows of a split, with `negatives` per query; queries without a positive have no rows.
+    """Return the rows of a split, with the given number of negatives; queries without a positive have no rows.
 
     Raises:
         UsageError: the form is unknown.
@@ -107,7 +107,7 @@ def plan_rows(collection: StoredCollection, split: str, form: str, negatives: in
 
 
 def judged_queries(collection: StoredCollection, split: str) -> tuple[list[str], list[str], dict[str, list[str]]]:
-    """Return ids and texts of a split's queries with positives, and positives by query id. Raises DataError if none."""
+    """Return ids and texts of a split's queries with positives, and all positives by query; raise DataError if none."""
     queries, known = collection.queries(split), positives(collection.all_qrels())
     rows = [row for row, query_id in enumerate(queries.query_ids) if query_id in known]
     if not rows:
@@ -123,7 +123,7 @@ SPARE = 16
 def table_of(mined: NegativesFile, query_ids: Sequence[str], corpus: Corpus, count: int) -> NDArray[np.int64]:
     """Return the mined negatives of each query as corpus rows: int64 [Q, at most count + SPARE].
 
-    Lists of fewer than `count` negatives are repeated up to `count`; the rest of the array is padded with -1.
+    The negatives of a list shorter than `count` are repeated up to `count`. The rest of the array is padded with -1.
 
     Raises:
         TrainingError: a query has no negative.
@@ -152,12 +152,12 @@ def first_ones(
     contents: NDArray[np.uint64],
     taken: NDArray[np.uint64] | None,
 ) -> list[list[int]]:
-    """Return each batch row's negatives: the first in the query's list with texts that are not yet in the batch.
+    """Return the negatives of each batch row: the first in its query's list, without texts already in the batch.
 
-    Negatives repeat if no other texts are left. table: int64 [B, W], the lists, padded with -1. positions: int32 [B],
-    the list position of a row's only negative; -1 for the first negatives. wanted: int64 [B], negatives per row.
+    Such texts are used if no others are left. table: int64 [B, W], the rows' lists, padded with -1. positions: int32
+    [B], the list position of a row's only negative; -1 to start at the first. wanted: int64 [B], negatives per row.
     contents: uint64 [B, W], hashes of the texts in `table`. taken: uint64 [k], hashes of the batch's positives; None if
-    a text may occur twice.
+    a text may occur more than once.
     """
     seen, rows = set(() if taken is None else taken.tolist()), list[list[int]]()
     for listed, texts, position, count in zip(table.tolist(), contents.tolist(), positions, wanted, strict=True):
@@ -194,7 +194,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
 
     @classmethod
     def of(cls, plan: RowPlan, corpus: Corpus, refreshes: RefreshFolder) -> "RefreshedRows":
-        """Return the dataset, with anchors and positives in memory and negatives in the memory-mapped corpus."""
+        """Return the dataset with anchors and positives in memory; negatives are read from the memory-mapped corpus."""
         known = _contents(corpus, np.unique(plan.positive))
         rows = np.arange(len(plan))
         empty = [[""] * count for count in plan.wanted(rows)]
@@ -276,7 +276,7 @@ class RefreshedRows(Dataset):  # type: ignore[misc]
 
 
 def _contents(corpus: Corpus, rows: NDArray[np.int64]) -> dict[int, str]:
-    """Return the texts of rows of the corpus, except -1."""
+    """Return the texts of the given corpus rows, by row; -1 is left out."""
     there = rows[rows >= 0]
     return dict(zip(there.tolist(), corpus.contents(there), strict=True))
 
@@ -286,7 +286,7 @@ class RefreshSchedule:
     """A schedule of the steps at which refreshes are mined and used.
 
     Refresh n is mined with the model after n * `every` steps, or when epoch n begins. The trainer reads one batch
-    ahead, with or without workers, so a refresh is used from the second step after mining, or from an epoch's start.
+    ahead, with or without workers. So a refresh is used from the second step after mining, or from an epoch's start.
 
     every: steps between refreshes; None for one refresh per epoch. batches_a_step: batches per step over all processes
     and gradient accumulation. epoch: current epoch. first_step: number of steps before the current epoch.
@@ -302,7 +302,7 @@ class RefreshSchedule:
         return self.number_at(self.first_step + batch // self.batches_a_step)
 
     def number_at(self, step: int) -> int:
-        """Return the number of the refresh in use after the given number of steps."""
+        """Return the number of the refresh to use for the step that follows `step` steps."""
         return self.epoch if self.every is None else max(step - 1, self.first_step) // self.every
 
 
@@ -331,7 +331,7 @@ class CarryingBatchSampler(BatchSampler):
 
     @property
     def sampler(self) -> Any:
-        """The row sampler of the batch sampler, which accelerate replaces with a seeded sampler."""
+        """The row sampler in the batch sampler; accelerate replaces the row sampler with a seeded one."""
         return self.held.sampler
 
     @sampler.setter

@@ -27,9 +27,10 @@ _PATIENCE = 90.0  # seconds until another process's artifact must be visible
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a run: the steps to run or rerun, the device, and the engine.
+    """The options of a run.
 
-    until: last step to run; None for all. force: steps to rerun, with their dependents. device: `cpu`, `cuda`, ...
+    until: last step to run; None for all. force: steps to rerun, with their dependents. device: `cpu`, `cuda`, ...;
+    None for the default. engine: computes the blocks of stages.
     """
 
     until: str | None = None
@@ -40,7 +41,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Watcher:
-    """Callbacks before and after each step; `ends` receives the seconds, or None if the step was in the store."""
+    """Callbacks before and after each step; `ends` gets the seconds, or None if the step did not run here."""
 
     begins: Callable[[Step], None] = lambda step: None
     ends: Callable[[Step, Artifact, float | None], None] = lambda step, artifact, seconds: None
@@ -56,15 +57,15 @@ class Outcome:
 
 
 def execute(plan: Plan, store: Store, options: Options, watcher: Watcher) -> Outcome:
-    """Run, in order, every requested step that is forced or not in the store.
+    """Run every requested step that is forced or not in the store, in order.
 
-    With several processes, each of them calls this function. The first reads the store, holds the locks and commits;
-    the others take part in stages that run in every process, and wait during other stages.
+    With several processes, each process calls this function. The first reads the store, holds the locks and commits
+    artifacts. The others take part in stages that run in every process, and wait during the rest.
 
     Raises:
         UsageError: a stage cannot train in several processes, or the device does not exist.
         MissingDependency: an optional dependency of a step is not installed.
-        RecipeError: something that a stage needs is missing from the collection.
+        RecipeError: the collection lacks something that a stage needs.
         HardnegError: a step failed; earlier steps are in the store, and the next run resumes the failed step.
     """
     steps, ran = plan.until(options.until), list[str]()
@@ -114,7 +115,7 @@ def _help(steps: Sequence[Step], ahead: Sequence[Step], plan: Plan, store: Store
 
 
 def _check_collection(done: Step, ahead: Sequence[Step], artifact: Artifact, plan: Plan) -> None:
-    """Raise RecipeError or DataError if something that a step needs is missing from a finished collection."""
+    """Raise RecipeError or DataError if a finished collection lacks something that a step needs."""
     if done.spec.artifact_type != "collection":
         return
     readers = [step for step in ahead if step.inputs.get(DATASET) == done.name]
@@ -140,7 +141,7 @@ def _check_collection(done: Step, ahead: Sequence[Step], artifact: Artifact, pla
 def _make(
     step: Step, plan: Plan, store: Store, artifacts: Mapping[str, Artifact], options: Options, watcher: Watcher
 ) -> tuple[Artifact, float | None]:
-    """Make the artifact of a step under its lock; also return the seconds, or None if another process made it."""
+    """Make the artifact of a step under its lock; return it and the seconds, or None if another process made it."""
     forced = any(step in plan.dependents(name) for name in options.force)
     with store.lock(step.key, partial(watcher.progress.note, f"{step.name}: waiting for another process to run it")):
         if not forced:
@@ -213,11 +214,11 @@ def _run_stage(step: Step, context: StageContext[StageSpec], engine: Engine) -> 
 
 @contextmanager
 def usage(processes: int) -> Iterator[dict[str, Any]]:
-    """Measure the resources that a block uses; the dict is filled at the end of the block.
+    """Measure the resources that a block uses; yield a dict that is filled at the end of the block.
 
-    device: the GPU's name if a GPU was used, else `cpu`. processor: the CPU and the number of threads. peak_memory:
-    peak main memory of this process in bytes, during the block, or since the process started if the system cannot
-    measure a block alone. peak_gpu_memory: bytes, only on a GPU. processes: the number given.
+    device: the name of the GPU, or `cpu` if none was used. processor: the CPU and the number of threads. peak_memory:
+    the peak main memory of this process in bytes, during the block or, if the system cannot measure that, since the
+    process started. peak_gpu_memory: bytes, only on a GPU. processes: the given number.
     """
     facts: dict[str, Any] = {}
     with suppress(OSError):
@@ -244,6 +245,6 @@ def _peak_memory() -> int:
 
 
 def _cuda() -> Any:
-    """The module `torch.cuda` if it is loaded and a GPU is in use; imports nothing."""
+    """Return the module `torch.cuda` if it is loaded and a GPU is in use; imports nothing."""
     torch = sys.modules.get("torch")
     return torch.cuda if torch is not None and torch.cuda.is_initialized() else None

@@ -34,7 +34,7 @@ _TOO_DEEP = f"nested more than {_DEEPEST} levels deep"
 
 @dataclass(frozen=True)
 class RecipeFunction:
-    """A recipe that a package defines as a function; `--set` sets its parameters other than `preset`.
+    """A recipe that a package defines as a function; `--set` sets all its parameters except `preset`.
 
     stem: the recipe's name, like a file name without suffix.
     """
@@ -75,19 +75,19 @@ class _Loader(yaml.SafeLoader):
 
 
 def shipped_recipes() -> dict[str, Path]:
-    """hardneg's own recipe files by name, from the wheel or the checkout."""
+    """Return hardneg's own recipe files by name, from the wheel or the checkout."""
     inside = Path(__file__).parent / "shipped"
     folder = inside if inside.is_dir() else Path(__file__).parents[2] / "recipes"
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def named_recipes() -> list[str]:
-    """The names of all recipes: first hardneg's own files, then the functions of installed packages."""
+    """Return the names of all recipes: first hardneg's own files, then the functions of installed packages."""
     return list(dict.fromkeys([*shipped_recipes(), *sorted(point.name for point in entry_points("recipes"))]))
 
 
 def find_recipe(name: str) -> Path | RecipeFunction:
-    """The recipe with this name or path. Raises UsageError if it does not exist, PluginError if it cannot be used."""
+    """Return the recipe with a name or path. Raises UsageError if it does not exist, PluginError if it is unusable."""
     path, shipped = Path(name), shipped_recipes()
     if path.suffix in {".yaml", ".yml"} or path.is_file():
         if path.is_file():
@@ -112,7 +112,7 @@ def find_recipe(name: str) -> Path | RecipeFunction:
 
 
 def read_tree(path: Path) -> dict[str, Any]:
-    """Read the tree in a recipe or lock file. Raises RecipeError if it has none, UsageError if it cannot be read."""
+    """Return the mapping in a recipe or lock file. Raises RecipeError if it is invalid, UsageError if unreadable."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise RecipeError(str(path), ["too large for a recipe; the limit is 1 MiB"])
@@ -133,13 +133,13 @@ def _located(error: yaml.YAMLError) -> str:
 
 
 def as_yaml(tree: Mapping[str, Any]) -> str:
-    """A recipe's tree as YAML text."""
+    """Return a recipe's tree as YAML text."""
     dumper = type("WithoutAnchors", (yaml.SafeDumper,), {"ignore_aliases": lambda self, data: True})
     return str(yaml.dump(tree, None, dumper, sort_keys=False, allow_unicode=True, width=110, default_flow_style=None))
 
 
 def head_comment(source: Path | RecipeFunction) -> list[str]:
-    """The lines of a recipe file's opening comment, without `#`, or of a recipe function's docstring."""
+    """Return the lines of a recipe file's opening comment, without `#`, or of a recipe function's docstring."""
     if isinstance(source, RecipeFunction):
         return (inspect.getdoc(source.function) or "").splitlines()
     lines = takewhile(lambda line: line.startswith("#"), source.read_text(encoding="utf-8").splitlines())
@@ -149,7 +149,7 @@ def head_comment(source: Path | RecipeFunction) -> list[str]:
 def parse_setting(text: str) -> Any:
     """Parse the VALUE of `KEY=VALUE` as YAML, or return it as a string if it is not valid YAML.
 
-    Raises ValueError if invalid YAML starts like a mapping, list or quote, or a recipe cannot contain the value.
+    Raises ValueError if a recipe cannot contain the value, or if invalid YAML starts like a mapping, list or quote.
     """
     try:
         return parsed(text)
@@ -171,7 +171,7 @@ def parsed(text: str) -> Any:
 
 
 def check_values(value: Any, known: dict[int, int] | None = None, level: int = 0) -> int:
-    """Count a tree's values, aliases expanded. Raises ValueError for invalid, too many or too deeply nested values."""
+    """Count a tree's values after expanding aliases. Raises ValueError for invalid, too many or too deep values."""
     known = {} if known is None else known
     if id(value) in known:
         return known[id(value)]
@@ -201,9 +201,9 @@ def check_values(value: Any, known: dict[int, int] | None = None, level: int = 0
 
 
 class Expanded(NamedTuple):
-    """A recipe as plain stages, with the chosen preset and the problems, one line each.
+    """A recipe as plain stages, with the chosen preset and the problems found, one line each.
 
-    locked: the keys of the steps, with `start` for the model, if the recipe is the unchanged lock file of a run.
+    locked: the keys of all steps and, as `start`, of the model; empty unless the recipe is a run's unchanged lock file.
     """
 
     tree: dict[str, Any]
@@ -225,12 +225,12 @@ def expand(source: Path | RecipeFunction, preset: str | None, settings: Sequence
 
 
 def recipe_tree(name: str, preset: str) -> dict[str, Any]:
-    """The recipe with the given name or path, in a preset, as a tree of plain stages."""
+    """Expand the recipe with the given name or path to a tree of plain stages, with a preset applied."""
     return expand(find_recipe(name), preset, ()).tree
 
 
 def plain_text(source: Path | RecipeFunction, preset: str | None, settings: Sequence[str]) -> str:
-    """A recipe as YAML: the file itself if it is self-contained, else plain stages. Raises RecipeError for mistakes."""
+    """Return a recipe as YAML: its own text if self-contained, else plain stages. Raises RecipeError for mistakes."""
     if isinstance(source, Path) and not preset and not settings and EXTENDS not in read_tree(source):
         return source.read_text("utf-8")
     tree, _, problems, _ = expand(source, preset, settings)
@@ -240,17 +240,17 @@ def plain_text(source: Path | RecipeFunction, preset: str | None, settings: Sequ
 
 
 def preset_names(source: Path | RecipeFunction) -> list[str]:
-    """The presets of a recipe, inherited ones first."""
+    """Return the presets of a recipe, inherited ones first."""
     return list(source.presets) if isinstance(source, RecipeFunction) else _read(source).presets
 
 
 def default_folder(recipe: str, preset: str) -> Path:
-    """The default run folder of a recipe in a preset: `runs/RECIPE-PRESET`, or `runs/RECIPE` without a preset."""
+    """Return the default run folder for a recipe and preset: `runs/RECIPE-PRESET`, or `runs/RECIPE` without one."""
     return Path("runs") / "-".join(filter(None, [recipe, preset]))
 
 
 def maker(folder: str) -> str | None:
-    """The command that creates a folder inside the default run folder of a known recipe; None for other folders."""
+    """Return the command that creates `folder` if it is inside the default run folder of a known recipe, else None."""
     parts = Path(folder).parts
     for recipe in named_recipes() if len(parts) > 2 else ():
         for preset in preset_names(find_recipe(recipe)) if parts[1].startswith(recipe) else ():
@@ -260,7 +260,7 @@ def maker(folder: str) -> str | None:
 
 
 def run_command(recipe: str | Path | RecipeFunction, preset: str = "", settings: Sequence[str] = ()) -> str:
-    """The command that runs a recipe, given by its name, file or function."""
+    """Return the command that runs a recipe, given by its name, file or function."""
     name = next((name for name, path in shipped_recipes().items() if path == recipe), str(recipe))
     more = f" --preset {shlex.quote(preset)}" if preset else ""
     more += "".join(f" --set {shlex.quote(each)}" for each in settings)
@@ -286,7 +286,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 
 
 def replaced(changes: Mapping[str, Any]) -> set[str]:
-    """The inherited keys that the keys of `changes` exclude; for example, `epochs` excludes `max_steps`."""
+    """Return the inherited keys that the keys of `changes` exclude; for example, `epochs` excludes `max_steps`."""
     written = {key for key, value in changes.items() if isinstance(value, int | float | str)}
     return set().union(*(_REPLACES[key] for key in written & _REPLACES.keys())) - changes.keys()
 
@@ -374,7 +374,7 @@ def _no_preset(chosen: str, names: Sequence[str]) -> str:
 
 
 def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Apply each `path.to.key=value`, with values read as YAML; return the tree and the problems, one line each."""
+    """Apply settings `path.to.key=value`, with values in YAML; return the new tree and the problems, one line each."""
     problems: list[str] = []
     changed, written = dict(tree), [setting.partition("=")[0] for setting in settings]
     for number, setting in enumerate(settings):
@@ -401,7 +401,7 @@ def apply_settings(tree: Mapping[str, Any], settings: Sequence[str]) -> tuple[di
 
 
 def _set(tree: Any, path: list[str], value: Any, dropped: Collection[str]) -> dict[str, Any]:
-    """The tree with a value set at a path, and without the keys `dropped` at the same level."""
+    """Return a copy of the tree with a value set at a path, and without the keys `dropped` at the same level."""
     branch: dict[str, Any] = dict(tree) if isinstance(tree, Mapping) else {}
     if isinstance(tree, str):  # a short form: `star`, `beir:PATH`, a model's name
         name, colon, source = tree.partition(":")

@@ -1,4 +1,4 @@
-"""Recipes from trees: check every part, report all mistakes at once with their paths, and copy stages for seeds."""
+"""Check recipes, reporting all mistakes at once with their paths, and copy the stages that depend on seeds."""
 
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ class _Seeds(BaseModel):
 
 
 class DatasetSizes(BaseModel):
-    """The size of the dataset as stated in the recipe, used to estimate the cost of a plan."""
+    """The size of the dataset as stated in the recipe, for estimates: documents (0 if unknown) and queries by split."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -70,8 +70,8 @@ class Recipe:
     configured plugins by (stage, field). outputs: the stages whose `model` and `index` are published. sizes: the
     dataset size stated in the recipe. notes: suggestions, one line each. copies: for each stage copied for seeds, the
     names of the copies by seed. models: the models resolved for the check. command: the command that runs the recipe
-    with its preset and settings; empty for a recipe in memory. locked: keys by step, if the recipe is a lock file; they
-    identify steps if a file, model or dataset is missing here.
+    with its preset and settings; empty for a recipe in memory. locked: keys by step, if the recipe is a lock file,
+    which are used for steps that need a missing file, model or dataset.
     """
 
     name: str
@@ -102,7 +102,7 @@ class Recipe:
         return {name: spec for name, spec in self.stages.items() if isinstance(spec, ReadDataset)}
 
     def view(self, name: str) -> RecipeView:
-        """The recipe as seen from the stage `name`."""
+        """Return the recipe as seen from the stage `name`."""
         return RecipeView(name, self.stages, self.plugins, self.model, self.models, self.outputs)
 
 
@@ -116,9 +116,9 @@ def load_recipe(source: Path | RecipeFunction, preset: str | None = None, settin
 def check_recipe(
     tree: Mapping[str, Any], source: Path | RecipeFunction, preset: str = "", earlier: Sequence[str] = ()
 ) -> Recipe:
-    """Check a recipe's tree, read from `source` or built in memory; earlier: the problems found so far.
+    """Check a recipe's tree, read from `source` or built in memory, and return the recipe.
 
-    Raises RecipeError with all mistakes and their paths.
+    earlier: problems found before. Raises RecipeError with all mistakes and their paths.
     """
     problems, notes = list[str](), list[str]()
     top: _Top | None = None
@@ -161,7 +161,7 @@ def check_recipe(
 
 
 def _checked_stages(written: Mapping[str, Any], top: _Top | None, problems: list[str]) -> dict[str, StageSpec]:
-    """The valid stages, with the seed, title and segments that they inherit from the recipe."""
+    """Return the valid stages, with the seed, title and segments that they inherit from the recipe."""
     stages, outside = dict[str, StageSpec](), dict[str, list[str]]()
     for name, value in written.items():
         path, verb = f"stages.{name}", value.get("stage") if isinstance(value, Mapping) else None
@@ -254,7 +254,7 @@ def _reference_problems(view: RecipeView, written: Collection[str]) -> list[str]
 
 
 def in_order(stages: Mapping[str, StageSpec]) -> list[str]:
-    """The names of stages, each after all stages that it refers to. Raises RecipeError for a cycle."""
+    """Sort the names of stages so that each follows all stages that it refers to. Raises RecipeError for a cycle."""
     ordered = dict[str, None]()
     for name in stages:
         trail = [name]
@@ -292,7 +292,7 @@ def _outputs(
 
 
 def seed_problems(stages: Mapping[str, StageSpec], tree: Mapping[str, Any], seeds: _Seeds) -> list[str]:
-    """Problems with `seeds` for these stages, one line each; tree: the recipe as written."""
+    """Return the problems with `seeds` for these stages, one line each. tree: the recipe as written."""
     problems = []
     for number, name in enumerate(seeds.stages):
         if name not in stages:
@@ -319,7 +319,7 @@ def seed_problems(stages: Mapping[str, StageSpec], tree: Mapping[str, Any], seed
 
 
 def over_seeds(recipe: Recipe, seeds: _Seeds) -> Recipe:
-    """The recipe with each seed-dependent stage copied once per seed; the outputs come from the first seed.
+    """Copy each seed-dependent stage of a recipe once per seed; the outputs come from the first seed.
 
     A copy has the key that the stage would have with that seed. Raises RecipeError if a field cannot refer to copies.
     """
@@ -384,9 +384,9 @@ def _seeded(stages: Mapping[str, StageSpec], seeds: _Seeds) -> SeededStages:
 
 
 def with_references(value: Any, names: Mapping[str, str], marked: bool = False) -> Any:
-    """Rename the stages that a pydantic model refers to, at any depth; a value without references is unchanged.
+    """Return a value in which the stages that pydantic models refer to, at any depth, are renamed.
 
-    names: new names by old name. marked: whether strings in `value` are references.
+    names: new names by old name. marked: whether strings in `value` itself are references.
     """
     if isinstance(value, BaseModel):
         renamed = dict[str, Any]()

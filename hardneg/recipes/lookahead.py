@@ -24,7 +24,7 @@ from hardneg.store import Artifact, Store, digest
 class Estimate:
     """The estimated size of a step.
 
-    cached: whether its artifact is in the store. items: number, in `unit`. disk: bytes. like: similar step's artifact.
+    cached: whether its artifact is in the store. items: number of `unit`. disk: bytes. like: a similar step's artifact.
     """
 
     step: Step
@@ -42,9 +42,9 @@ class Estimate:
 
 
 def estimate(plan: Plan, store: Store, until: str | None = None, documents: int | None = None) -> list[Estimate]:
-    """Estimate the size of each step, in the order in which the steps run. until: the last step; None for all.
+    """Estimate the size of each step, in the order in which the steps run.
 
-    documents: the number of documents to assume; artifacts in the store are then ignored.
+    until: the last step; None for all. documents: the number of documents to assume; the store is then ignored.
     """
     known = store if documents is None else None
     shapes = {name: plan.recipe.models.of(spec).shape for name, spec in networks(plan)}
@@ -66,10 +66,10 @@ def estimate(plan: Plan, store: Store, until: str | None = None, documents: int 
 
 
 def _likes(plan: Plan, store: Store | None) -> Callable[[Step], Artifact | None]:
-    """A function that finds the artifact of a similar step in the store.
+    """Return a function that finds the artifact of a similar step in the store.
 
-    Similar steps have the same stage, options and plugins, except for the seed, and the same dataset and start model;
-    their other inputs, such as a trained model, may differ.
+    Similar steps have the same stage, plugins and options except for seeds, and the same dataset and start model.
+    Their other inputs, such as a trained model, may differ.
     """
     artifacts = [] if store is None else [each for each in store.artifacts() if isinstance(each, Artifact)]
     origins = {each.key: each.origin for each in artifacts} | {step.key: step.origin for step in plan.steps.values()}
@@ -88,9 +88,9 @@ def _likes(plan: Plan, store: Store | None) -> Callable[[Step], Artifact | None]
 
 
 def plan_sizes(plan: Plan, store: Store | None, collection: str = DATASET) -> Sizes:
-    """The size of a dataset, from the store or else from the recipe or loader, and the shape of the recipe's model.
+    """Return the size of a dataset, from the store or else from the recipe or loader, with the recipe's model.
 
-    collection: the stage that reads the dataset; the recipe's `sizes` describe only the recipe's own dataset.
+    collection: the stage that reads the dataset. The recipe's `sizes` are used only for the stage `dataset`.
     """
     step, resolved = plan.steps[collection], plan.recipe.models.of(plan.recipe.model)
     model, shape, form = _usual(resolved), resolved.shape, resolved.family.form
@@ -112,7 +112,7 @@ def _counts(collection: Artifact) -> tuple[int, dict[str, int]]:
 
 
 def step_sizes(sizes: Sizes, plan: Plan, step: Step, shapes: Mapping[str, contract.Shape]) -> Sizes:
-    """Return `sizes` with the model of one step, and from `shapes` the network of the step or else of an input."""
+    """Return `sizes` completed with a step's model and, from `shapes`, the network of the step or of an input."""
     began = step.spec.began_with(plan.recipe.view(step.name))
     if began is not plan.recipe.model:
         model = plan.recipe.models.of(began)
@@ -129,7 +129,7 @@ def networks(plan: Plan) -> Iterator[tuple[str, ModelSpec]]:
 
 
 def _usual(model: resolved.ResolvedModel) -> FullSpec:
-    """The full spec for estimates, with the usual text lengths even if the model can read more."""
+    """Return the full spec for estimates, with the usual text lengths if the model can read longer texts."""
     full = model.known
     stated = {name: value for name, value in vars(model.spec).items() if value is not None}
     if full is None:
@@ -139,7 +139,7 @@ def _usual(model: resolved.ResolvedModel) -> FullSpec:
 
 
 def no_room(rows: Sequence[Estimate], free: float | None) -> Iterator[str]:
-    """Yield a warning if the steps to run need more disk than `free`, in bytes; no warning if `free` is None."""
+    """Yield a warning if the steps to run need more than `free` bytes of disk; yield nothing if `free` is None."""
     disk = sum(row.disk for row in rows if not row.cached)
     if free is not None and disk > free:
         more = "choose a store with more space, or use pq, opq-pq or ivfpq indexes"
@@ -163,13 +163,13 @@ class Need:
     exit_code: int = 0
 
     def to_json(self) -> dict[str, object]:
-        """The fields as JSON, with the category as `kind`."""
+        """Return the fields as JSON, with the category as `kind`."""
         fields = asdict(self)
         return {"kind": fields.pop("category"), **fields}
 
 
 def needs(plan: Plan) -> Iterator[Need]:
-    """Yield what the steps need, without duplicates; only listings and headers are read from the hub."""
+    """Yield the packages, data and models that the steps need; from the hub, only listings and headers are read."""
     yield from packages(plan)
     if "lucene" in extras(plan.steps.values(), plan) and not absent("lucene"):
         yield _looked_up(
@@ -235,7 +235,7 @@ _MODULES = {"analysis": ("sklearn",), "cpu": ("faiss",), "hub": ("datasets",), "
 
 
 def extras(steps: Iterable[Step], plan: Plan) -> list[str]:
-    """The sorted hardneg extras that the given steps need for their own plugins and their inputs' plugins."""
+    """Return the sorted hardneg extras that the given steps need for their own plugins and their inputs' plugins."""
     named: set[str] = set()
     for step in steps:
         read = [plan.steps[name] for name in step.inputs.values() if name in plan.steps]
@@ -246,7 +246,7 @@ def extras(steps: Iterable[Step], plan: Plan) -> list[str]:
 
 
 def absent(extra: str) -> str:
-    """The reason why an extra cannot be used, and what to do; an empty string if it can be used."""
+    """Return why an extra cannot be used, and what to do; an empty string if it can be used."""
     if modules := [module for module in _MODULES[extra] if find_spec(module) is None]:
         return f'{", ".join(modules)} not installed: pip install "hardneg[{extra}]"'
     if extra == "lucene":
@@ -258,6 +258,6 @@ def absent(extra: str) -> str:
 
 
 def check_packages(steps: Iterable[Step], plan: Plan) -> None:
-    """Raise MissingDependency with everything that must be installed for the given steps."""
+    """Raise MissingDependency if the given steps need anything that is not installed; the message lists all of it."""
     if lines := [f"before it can run: {why}" for extra in extras(steps, plan) if (why := absent(extra))]:
         raise MissingDependency("\n".join(lines))

@@ -23,8 +23,8 @@ class Step:
 
     key: the digest of `origin`. origin: everything that may change the result: stage, versions, options, plugins, input
     keys. inputs: referenced steps by path in the spec, plus `dataset` and the query encoders. plugins: configured
-    plugins by field. contents: content outside the store that the key depends on; if the key is from a lock file,
-    content may be missing, with the error in its place.
+    plugins by field. contents: content outside the store that the key depends on, or the error if it is missing; only
+    steps with a key from a lock file may have errors.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Plan:
         return {name: step.key for name, step in self.steps.items()}
 
     def named(self, name: str) -> list[str]:
-        """The name of the step `name`, or the names of its copies for seeds. Raises UsageError for an unknown name."""
+        """Return the names of a step's copies for seeds, or `[name]` without copies. Raises UsageError if unknown."""
         if name in self.recipe.copies:
             return list(self.recipe.copies[name].values())
         if name not in self.steps:
@@ -71,23 +71,23 @@ class Plan:
         return [name]
 
     def until(self, name: str | None) -> list[Step]:
-        """The step `name` and all steps that it depends on, or all for None. Raises UsageError for an unknown name."""
+        """Return `name` and all steps that it depends on, or all for None. Raises UsageError for an unknown name."""
         if name is None:
             return list(self.steps.values())
         needed = set().union(*(_ancestors(self.steps, each) for each in self.named(name)))
         return [step for step in self.steps.values() if step.name in needed]
 
     def dependents(self, name: str) -> list[Step]:
-        """The step `name` and all steps that depend on it. Raises UsageError for an unknown name."""
+        """Return the step `name` and all steps that depend on it. Raises UsageError for an unknown name."""
         named = set(self.named(name))
         return [step for step in self.steps.values() if named & _ancestors(self.steps, step.name)]
 
 
 def make_plan(recipe: Recipe, problems: list[HardnegError] | None = None) -> Plan:
-    """Plan the steps of a recipe; their keys require reading the start model and the source of the dataset.
+    """Plan the steps of a recipe. To compute keys, this reads the start model and the source of the dataset.
 
-    Raises HardnegError if the model or dataset is missing; if `problems` is given, the error is appended to it instead,
-    and the plan can be shown but not run.
+    Raises HardnegError if the model, the dataset or a file is missing. If `problems` is given, the error is appended to
+    it instead, and the plan can be shown but not run.
     """
     used = any(target == START for spec in recipe.stages.values() for _, target, _ in spec.references())
     of_start = _Sources("", recipe.locked.get(START), problems, (), [])
@@ -112,7 +112,7 @@ def _model_digest(recipe: Recipe) -> str:
 
 
 def inputs_of(recipe: Recipe) -> list[Path]:
-    """The files and folders that a recipe may read: recipe, datasets and models, including names that are not paths."""
+    """Return the paths that a recipe may read: its file, datasets, models and input files; some may be mere names."""
     inputs = [str(recipe.source), recipe.model.name]
     for plugin in recipe.plugins.values():
         values = {field.name: getattr(plugin, field.name) for field in fields(plugin)}
@@ -126,7 +126,7 @@ def inputs_of(recipe: Recipe) -> list[Path]:
 
 @dataclass(frozen=True)
 class _Sources:
-    """The contents that keys depend on, of the recipe's own model and of a step; locked: the key if one is missing."""
+    """The contents that a step's key depends on; `of_start` is the start model's. locked: the key if one is missing."""
 
     start: str
     locked: str | None
@@ -158,7 +158,7 @@ class _Sources:
 
 
 def cached(step: Step, store: Store) -> Artifact | None:
-    """The finished artifact of a step; None if it is missing or damaged."""
+    """Return the finished artifact of a step; None if it is missing or cannot be read."""
     try:
         return store.find(step.key)
     except ArtifactError:
@@ -224,7 +224,7 @@ def _step(recipe: Recipe, name: str, steps: Mapping[str, Step], sources: _Source
 
 
 def _network_content(plugin: TrainableReranker, is_taught: bool) -> str:
-    """The digest of a reranker's content; rejects an untrained head unless the stage trains it."""
+    """Return the digest of a reranker's content; rejects an untrained head unless the stage trains it."""
     if not is_taught and (check_trained := getattr(plugin, "check_trained", None)):
         check_trained()
     return plugin.fingerprint()
@@ -246,7 +246,7 @@ def _ancestors(steps: Mapping[str, Step], name: str) -> set[str]:
 
 
 def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested mappings, each with its dotted path."""
+    """Yield the dotted path and the value of each leaf of nested mappings."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from flat(item, f"{path}.{key}" if path else str(key))

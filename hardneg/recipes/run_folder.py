@@ -32,7 +32,7 @@ COMMAND = "recipe run"
 
 
 def artifacts_of(folder: Path, store: Store) -> dict[str, Artifact]:
-    """The artifacts of a run folder's steps, in recipe order. Raises DataError if the store has none of them."""
+    """Return the stored artifacts of a run folder's steps, in recipe order. Raises DataError if there are none."""
     if artifacts := _stored(read_lock(folder), store):
         return artifacts
     raise DataError(f"{folder}: the store {store.root} has no artifact of this run; choose another {{store}}", "store")
@@ -44,7 +44,7 @@ def _stored(lock: Mapping[str, Any], store: Store) -> dict[str, Artifact]:
 
 
 def next_steps(recipe: Recipe, folder: Path, diagnosed: bool = False) -> list[tuple[str, str]]:
-    """Return next steps after the evaluation in a run folder: pairs of sentence and command; none without metrics.
+    """Return next steps after the evaluation in a run folder: pairs of a sentence and a command; none without metrics.
 
     diagnosed: whether to omit the advice to run `hardneg diagnose`.
     """
@@ -61,8 +61,8 @@ def next_steps(recipe: Recipe, folder: Path, diagnosed: bool = False) -> list[tu
 def read_lock(folder: Path) -> dict[str, Any]:
     """Read the lock file of a run: `recipe`, `preset`, `command`, `device` (`cpu` or `gpu`), `keys` by step, `tree`.
 
-    `measured` is the key of the evaluation behind the folder's metrics; None if not recorded. Raises DataError if the
-    file is missing or damaged.
+    `measured` is the key of the evaluation that wrote the folder's metrics; None if not recorded. Raises DataError if
+    the file is missing or damaged.
     """
     path = folder / layout.LOCK
     try:
@@ -114,7 +114,7 @@ def publish(plan: Plan, artifacts: Mapping[str, Artifact], store: Store, out: Pa
 
 
 def names(plan: Plan) -> list[str]:
-    """Names that `publish` may write into a run folder, whichever steps run; folder names end in "/"."""
+    """Return all names that `publish` may write into a run folder, whichever steps run; folder names end in "/"."""
     written = {layout.METRICS, layout.LOCK, *(f"{output}/" for output in plan.recipe.outputs)}
     for name, step in plan.steps.items():
         alone = replace(plan.recipe.view(name), stages={name: step.spec})
@@ -125,7 +125,7 @@ def names(plan: Plan) -> list[str]:
 
 
 def lock_content(plan: Plan, device: str = "cpu") -> dict[str, Any]:
-    """The content of the lock file: the resolved recipe and each step's key. device: `gpu` if any step used one."""
+    """Return the content of the lock file: the resolved recipe and step keys. device: `gpu` if any step used one."""
     return {
         "hardneg": __version__,
         "recipe": plan.recipe.name,
@@ -139,7 +139,7 @@ def lock_content(plan: Plan, device: str = "cpu") -> dict[str, Any]:
 
 
 def _published(plan: Plan, artifacts: Mapping[str, Artifact]) -> dict[str, Path]:
-    """The paths of artifacts by their name in the run folder: files published by stages, then the recipe's outputs."""
+    """Return paths in the store by name in the run folder: files published by stages, then the recipe's outputs."""
     recipe, paths = plan.recipe, dict[str, Path]()
     stages = {name: recipe.stages[name] for name in artifacts}
     for name, artifact in artifacts.items():
@@ -167,7 +167,7 @@ class PublishedIndex:
 
 
 def published_indexes(folder: Path, store: Store) -> list[PublishedIndex]:
-    """The indexes of a run that exist in the run folder or in the store; the recipe's output index comes first.
+    """Return the indexes of a run that exist in the run folder or in the store; the recipe's output index comes first.
 
     Raises DataError if the folder is not a run folder, RecipeError if this version of hardneg cannot read the recipe.
     """
@@ -175,7 +175,7 @@ def published_indexes(folder: Path, store: Store) -> list[PublishedIndex]:
     recipe, artifacts = check_recipe(lock["tree"], folder / layout.LOCK, lock["preset"]), _stored(lock, store)
 
     def path(name: str, output: str) -> Path | None:
-        """The folder of a stage's model or index, in the run folder or, failing that, in the store."""
+        """Return the folder of a stage's model or index, in the run folder or, failing that, in the store."""
         if recipe.outputs.get(output) == name and (folder / output).is_dir():
             return folder / output
         return artifacts[name].path / recipe.stages[name].parts.get(output, ".") if name in artifacts else None
@@ -244,7 +244,7 @@ class OpenedIndex:
         return cls(searcher, names, None if index.model is None else load_encoder(index.model, device, "fp32"))
 
     def search(self, texts: Sequence[str], depth: int) -> Hits:
-        """Return the best `depth` documents for Q query texts: hits [Q, depth], with positions in `names` as rows."""
+        """Return hits [Q, depth], the best documents for each of Q query texts; `rows` are positions in `names`."""
         wanted: Sequence[str] | Encoded = texts
         if self.encoder is not None:
             wanted = self.encoder.encode(texts, "query", EncodeOptions(precision="fp32"))

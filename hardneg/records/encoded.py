@@ -39,11 +39,11 @@ class EncodedRows:
         return cls(**{**vars(parts[0]), "offsets": offsets, **arrays})
 
     def score_matrix(self, documents: Self) -> NDArray[np.float32]:
-        """Return the score of each of these queries with each document: float32 [Q, D]; -inf for no hit."""
+        """Return the score of each query of this object for each document: float32 [Q, D]; -inf for no hit."""
         raise NotImplementedError
 
     def score_pairs(self, documents: Self) -> NDArray[np.float32]:
-        """Return the score of query i with document i, for each of n pairs: float32 [n]; -inf for no hit."""
+        """Return the score of query i of this object for document i, for n pairs: float32 [n]; -inf for no hit."""
         raise NotImplementedError
 
 
@@ -69,7 +69,7 @@ def encoded_of(arrays: Mapping[str, NDArray[Any]]) -> Encoded:
 def taken(
     offsets: NDArray[np.int64], rows: slice | NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], slice | NDArray[np.int64]]:
-    """Return the offsets of the selected texts, int64 [n + 1], and the array positions of their entries."""
+    """Return the offsets of the texts `rows`, int64 [n + 1], and the positions of their array entries, for indexing."""
     if isinstance(rows, slice) and rows.step in (None, 1):
         start, stop, _ = rows.indices(len(offsets) - 1)
         kept = offsets[start : max(start, stop) + 1]

@@ -33,7 +33,7 @@ class UsageError(HardnegError):
 
 
 class RecipeError(UsageError):
-    """A recipe has mistakes; problems: one line per mistake; names: the arguments in braces, as in `HardnegError`."""
+    """A recipe has mistakes. problems: one line per mistake. names: the arguments in braces, as in `HardnegError`."""
 
     def __init__(self, source: str, problems: Sequence[str], names: Sequence[str] = ()) -> None:
         self.source, self.problems = source, tuple(problems)

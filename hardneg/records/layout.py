@@ -2,7 +2,7 @@
 
 DATASET = "dataset"
 START = "start"
-"""The names by which stages refer to the dataset stage and to the start model."""
+"""The names that stages use to refer to the dataset stage and to the start model."""
 
 RUN = "run.trec.gz"
 QUERIES = "queries.arrow"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import regex
 
 UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}ー\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-"""Letters of scripts without spaces between words, as a character set for regex and RE2."""
+"""Letters of scripts without spaces between words, as the content of a character class in regex and RE2."""
 _LETTER = regex.compile(f"[{UNSPACED}]")
 _TERM = regex.compile(
     rf"(?<![\w--[{UNSPACED}]])[\w--[{UNSPACED}]]+|[{UNSPACED}]{{2}}|(?<![{UNSPACED}])[{UNSPACED}](?![{UNSPACED}])",
@@ -46,7 +46,7 @@ _SCRIPTS = {
     "zh": "Han",
 }
 _OWN_LETTERS = {"ar": ("fa", "[پچژگ]"), "ru": ("uk", "[іїєґ]")}
-"""Another language of a script, and the letters that identify it."""
+"""By language of a script: another language with the same script, and the letters that identify it."""
 _COMMON = {
     ENGLISH: "the of and to in is that for",
     "da": "og at det af til der ikke med",

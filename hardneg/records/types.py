@@ -50,9 +50,9 @@ class Judgement(NamedTuple):
 
 
 class Collection(Protocol):
-    """A loaded dataset: a corpus, and queries and judgements by split, each read as a stream.
+    """A loaded dataset: a corpus, and the queries and relevance judgements of each split.
 
-    Every call of a method starts a new pass over the source.
+    Records are read as streams. Every call of a method starts a new pass over the source.
     """
 
     def documents(self) -> Iterator[Document]:
@@ -68,11 +68,11 @@ class Collection(Protocol):
         """Yield the relevance judgements of one split."""
 
     def notes(self) -> Sequence[str]:
-        """Return one line per kind of omitted record, with its count; complete only after a full pass."""
+        """Return one line for each kind of omitted record, with the count; complete only after all records are read."""
 
 
 class Lookup(NamedTuple):
-    """The result of looking up a source; there: bytes on this machine; ahead: bytes to download; note: a remark."""
+    """The result of looking up a source. there: bytes on this machine. ahead: bytes to download. note: a remark."""
 
     there: int = 0
     ahead: int = 0
@@ -92,7 +92,7 @@ class HasWithheld(Protocol):
     """A collection with judgements that are withheld from training and used for evaluation."""
 
     def withheld(self) -> Iterator[Judgement]:
-        """Yield judgements that belong to no split, for queries that belong to a split."""
+        """Yield the withheld judgements. They belong to no split, but their queries do."""
 
 
 Side = Literal["document", "query"]
@@ -109,7 +109,7 @@ class Membership(NamedTuple):
 
 @runtime_checkable
 class HasGroups(Protocol):
-    """A collection with groups of documents and queries, such as topics; documents of one group are similar."""
+    """A collection with groups of similar documents and queries, such as topics."""
 
     def groups(self, side: Side) -> Iterator[Membership]:
         """Yield the group of each document, or of each query of any split; ids without a group are omitted."""
@@ -137,7 +137,7 @@ class Hits:
 
 @dataclass(frozen=True, slots=True)
 class RankedList:
-    """The ranked list of one query in one run, best first; scores: float32 [n], descending."""
+    """The ranked list of one query in one run, best first. scores: float32 [n], descending."""
 
     doc_ids: Sequence[str]
     scores: "NDArray[np.float32]"
@@ -149,7 +149,7 @@ class RankedList:
 
 
 SCORES = "scores"
-"""The label in `Candidates.hits` of the list whose scores filters use instead of the scores in the first list."""
+"""The label of a list in `Candidates.hits`; filters use its scores instead of the scores in the first list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class Drops:
     """The n dropped documents among the first `candidates` documents of a query's list, with ranks and reasons.
 
     ranks: int32 [n], counted from 1. reasons: `positive`, `duplicate`, `score`, ... scores: float32 [n], the deciding
-    scores, nan if none. chosen: int32 [k], the ranks of the k negatives, 0 for one not in the list.
+    scores, nan if none. chosen: int32 [k], the ranks of the query's k negatives, 0 for negatives not in the list.
     """
 
     candidates: int
@@ -199,10 +199,10 @@ class Drops:
 
 @dataclass(frozen=True, slots=True)
 class Negatives:
-    """The negatives of one query; scores: float32 [n], the scores in the run, nan if unknown.
+    """The negatives of one query.
 
-    dropped: counts of dropped candidates by reason (`positive`, `duplicate`, ...). drops: the dropped candidates, if
-    the miner reports them. noted: facts about the query, such as `no scored positive`.
+    scores: float32 [n], the negatives' scores in the run, nan if unknown. dropped: counts of dropped candidates by
+    reason. drops: the dropped candidates, if reported. noted: facts about the query, such as `no scored positive`.
     """
 
     query_id: str
@@ -229,10 +229,10 @@ class ScoreBatch:
     """The input of a loss: B queries against the M documents of a batch.
 
     scores: float [B, M], the model's own scores.
-    positive: bool [B, M], true for a document drawn as a positive of the row (at least one per row).
+    positive: bool [B, M], true for documents drawn as positives of the row's query (at least one per row).
     own: bool [B, M], true for documents mined as negatives for the row's query.
-    valid: bool [B, M], false for padding and for a document that must not count as a negative of this row: another
-        known positive of the query, or a duplicate of one. A row's own positive is valid.
+    valid: bool [B, M], false for padding and for documents that must not count as negatives of the row: other known
+        positives of its query, and duplicates of positives. A row's own positive is valid.
     ranks: int64 [B, M] or None, the document's rank in the list it was retrieved from, counted from 1; 0 if unknown.
     teacher: float [B, M] or None, a teacher's scores, nan if unknown.
     weights: float [B] or None, the weight of each row.
@@ -263,7 +263,7 @@ class EncodedBatch:
 
     queries: float [B, ...], documents: float [D, ...], each document once, in the encoder's own form (for term weights,
     [B, V] and [D, V]).
-    counts: int64 [D], the number of columns of the score matrix that each document has.
+    counts: int64 [D], the number of columns that each document has in the score matrix.
     done: the completed fraction of the training steps, in [0, 1).
     """
 

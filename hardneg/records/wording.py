@@ -1,4 +1,4 @@
-"""Wording of messages: counts, sizes, and pydantic's errors in terms of recipes and options."""
+"""Wording of messages: counts, sizes, suggestions, and explanations of pydantic's errors."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -56,7 +56,7 @@ def complaint(item: Mapping[str, Any]) -> str:
 
 
 def not_finite(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
-    """Yield the path and value of each infinite number or NaN inside a value; path: the value's own path."""
+    """Yield the dotted path and value of each infinity or NaN inside a value. path: the path of the value itself."""
     if isinstance(value, float) and not isfinite(value):
         yield path, value
     is_model = hasattr(type(value), "model_fields") or is_dataclass(value)
@@ -88,11 +88,11 @@ _ELSEWHERE = {
     "per_device_train_batch_size": ("batch_size",),
     "num_negatives": ("negatives_per_query", "count", "miner"),
 }
-"""Equivalent names in hardneg, by lower-case name in transformers and sentence-transformers."""
+"""The equivalent names in hardneg for names in transformers and sentence-transformers, in lower case."""
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean 'x'?` for a known synonym or the nearest spelling, or an empty string."""
+    """Return `; did you mean 'x'?` with a synonym or the nearest spelling in `known`; empty if nothing is near."""
     names = list(known)
     close = [name for name in _ELSEWHERE.get(word.lower(), ()) if name in names]
     close += difflib.get_close_matches(word, names, n=1, cutoff=0.6)
@@ -110,7 +110,7 @@ def joined(names: Sequence[str]) -> str:
 
 
 def counted(count: int, one: str, more: str = "") -> str:
-    """Return a count with a noun, such as `1,200 queries`; one: the singular noun; more: an irregular plural."""
+    """Return a count with a noun, such as `1,200 queries`. one: the singular. more: the plural, if irregular."""
     more = more or (f"{one[:-1]}ies" if one.endswith("y") else f"{one}s")
     return f"{count:,} {one if count == 1 else more}"
 

@@ -63,15 +63,15 @@ class MeanScore:
 class ReportContent:
     """The content of a report page.
 
-    systems: mean scores by system and metric, in display order. queries: the number of queries. comparisons,
-    over_seeds: tests over queries, and over queries and seeds. by_seed: scores by system and seed. histories: the
-    training log of each model. settings: by name, shown as `str` prints them; `settings_tables` follow them. marks: by
-    sign, the systems that a system with the sign beats; empty: one sign per baseline. over: the queries in words, such
-    as "895 queries of split test"; empty: their number. gains, by_query: sections with results by query. browse: the
-    command that shows the hits and negatives of each query; empty: none. sections: analyses, shown before the settings.
-    next: next steps, each a sentence and a command. system: the subject of the page; empty: none. began: the system
-    that the subject was trained from; empty: none. notes: remarks on the means. level: corrected p values below it are
-    significant. margin: the equivalence margin. query_groups: the group of each query; None without groups.
+    systems: mean scores by system and metric, in display order. queries: the number of queries. comparisons: tests over
+    queries. over_seeds: tests over queries and seeds. by_seed: scores by system and seed. histories: the training log
+    of each model. settings: values by name, shown before `settings_tables`. marks: for each sign, the systems that a
+    system with this sign beats; if empty, each baseline gets a sign. over: a description of the queries, such as "895
+    queries of split test"; if empty, their number is shown. gains, by_query: sections with results by query. browse: a
+    command that shows the hits and negatives of each query, or empty. sections: analyses, shown before the settings.
+    next: next steps, each a sentence and a command. system: the system that the page is about, or empty. began: the
+    system that `system` was trained from, or empty. notes: remarks on the means. level: the significance level of
+    corrected p values. margin: the equivalence margin. query_groups: the group of each query; None without groups.
     """
 
     title: str
@@ -99,7 +99,7 @@ class ReportContent:
 
     @classmethod
     def of(cls, title: str, measured: Measured, **others: Any) -> "ReportContent":
-        """Return the content of a report on an evaluation; others: fields to set, which override the evaluation's."""
+        """Return the content of a report on an evaluation. others: fields to set; they override measured values."""
         systems = {
             label: estimates(scores, measured.by_seed.get(label, {}), measured.query_groups)
             for label, scores in measured.results.items()
@@ -113,22 +113,22 @@ class ReportContent:
 
     @property
     def tests(self) -> "list[Test]":
-        """The deciding tests, by system, baseline and metric: over queries and seeds, or else over queries."""
+        """One test per system, baseline and metric: over queries and seeds if there is one, else over queries."""
         return deciding(self.comparisons, self.over_seeds)
 
     @property
     def query_tests(self) -> list[Comparison]:
-        """The deciding tests over queries: those for which there is no test over queries and seeds."""
+        """The tests over queries for which there is no test over queries and seeds."""
         return [each for each in self.tests if isinstance(each, Comparison)]
 
     @property
     def groups(self) -> int:
-        """The number of groups that the measured queries form; 0 without groups."""
+        """The number of groups of the measured queries; 0 without groups."""
         return len(set((self.query_groups or {}).values()))
 
     @property
     def main_tests(self) -> "dict[str, Test]":
-        """The deciding test of each system against the first baseline by the first metric; empty without tests."""
+        """The test of each system, by name, against the first baseline by the first metric; empty without tests."""
         tests = [each for each in self.tests if each.metric in self.metrics[:1]]
         return {each.system: each for each in tests if each.baseline == tests[0].baseline}
 
@@ -158,18 +158,18 @@ def estimates(
 
 
 def deciding(comparisons: Iterable[Comparison], over_seeds: Iterable[TwoLevel]) -> list[Test]:
-    """Return the deciding tests: each comparison, or the test over seeds of the same systems by the same metric."""
+    """Return the comparisons, each replaced with the test over seeds for the same systems and metric if it exists."""
     known = {(each.system, each.baseline, each.metric): each for each in over_seeds}
     return [known.get((each.system, each.baseline, each.metric), each) for each in comparisons]
 
 
 def p_of(test: Test) -> float:
-    """Return the Holm-corrected p value of the t-test over seeds, or the larger one of the two tests over queries."""
+    """Return a test's Holm-corrected p value: of the t-test over seeds, or the larger of the two over queries."""
     return test.t_holm if isinstance(test, TwoLevel) else max(test.t_holm, test.randomisation_holm)
 
 
 def outcome(test: Test, level: float) -> str:
-    """Return `better`, `worse`, `equivalent` or `undecided`, or `WITHIN` if undecided and within the noise of seeds."""
+    """Return `better`, `worse`, `equivalent` or `undecided`, or `WITHIN` if undecided and within the seeds' noise."""
     if test.significant(level):
         return "better" if test.difference > 0 else "worse"
     if significance.verdict(test, level) == EQUIVALENT:
@@ -178,7 +178,7 @@ def outcome(test: Test, level: float) -> str:
 
 
 def baseline_marks(report: ReportContent) -> dict[str, str]:
-    """Return a letter for each baseline with significant differences (after z, a number); empty for a lone baseline."""
+    """Return a letter for each baseline with significant differences (after z, a number); empty for a lone one."""
     named = list(dict.fromkeys(c.baseline for c in report.tests if c.significant(report.level)))
     if len(named) == 1:
         return {named[0]: ""}
@@ -186,7 +186,7 @@ def baseline_marks(report: ReportContent) -> dict[str, str]:
 
 
 def marks_of(report: ReportContent, system: str, metric: str) -> str:
-    """Return a system's signs for a metric: from `report.marks` or, without these, one per significant difference."""
+    """Return a system's signs for a metric: those in `report.marks` or, without any, one per significant difference."""
     tests = [c for c in report.tests if c.metric == metric and c.significant(report.level)]
     if report.marks:
         # a test may compare the two in the other order
@@ -332,8 +332,8 @@ _MANY = 50  # with so many judged queries, no more are advised
 class RecipeRun:
     """The facts about a finished run of a recipe that its next steps depend on.
 
-    folder: the run folder. command: the command that ran the recipe; empty: unknown. model: the name of the start
-    model. began: the row of the metrics for the model that training started from; empty: none. diagnosed: whether the
+    folder: the run folder. command: the command that ran the recipe, or empty if unknown. model: the name of the start
+    model. began: the row of the metrics for the model that training started from, or empty. diagnosed: whether the
     user has just run `hardneg diagnose`, so that it is not advised again.
     """
 
@@ -351,10 +351,10 @@ class RecipeRun:
 def next_steps(
     measured: Measured, system: str = "", runs: Mapping[str, str | Path] | None = None, run: RecipeRun | None = None
 ) -> list[tuple[str, str]]:
-    """Return next steps after an evaluation, judged by the first metric: pairs of a sentence and a command to copy.
+    """Return next steps after an evaluation, based on the first metric: pairs of a sentence and a command to copy.
 
-    system: the row of the trained model; empty: the row with the highest mean, BM25 excluded. runs: the run file of
-    each row; default: ROW.trec.gz. run: the recipe run that was evaluated, if any.
+    system: the row of the trained model; if empty, the row with the highest mean, except BM25. runs: the run file of
+    each row; ROW.trec.gz if missing. run: the recipe run that was evaluated, if any.
     """
     results, level, runs = measured.results, measured.significance_level, runs or {}
     metric = next((name for scores in results.values() for name in scores), "")

@@ -63,7 +63,7 @@ def figure(paths: Sequence[Path], panels: int, height: float = 3.2, width: float
 def _canvas(
     panels: int, size: tuple[float, float], style: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[Any, list[Any]]]:
-    """An empty figure and its axes; equal drawings give equal bytes."""
+    """Yield an empty figure and its axes; equal drawings give equal bytes."""
     width, height = size
     try:
         from matplotlib import rc_context
@@ -160,10 +160,10 @@ def lines(axes: Any, series: Mapping[str, Points]) -> None:
 
 
 def draw_table(table: Table, drawn: slice, across: int | None, paths: Sequence[Path]) -> None:
-    """Draw columns of a table into a figure, as bars or lines, and write the figure to all `paths`.
+    """Draw the columns `drawn` of a table into a figure, as bars or lines, and write the figure to all `paths`.
 
-    drawn: the columns. across: None for a panel of bars per column, else the column on the x axis of lines: if it is 0,
-    one panel has a line per column, else each column is a panel with a line for each text in the first column.
+    across: the number of the column on the x axis. If it is None, each column has a panel of bars. If it is 0, one
+    panel has a line for each column. Otherwise, each column has a panel with a line for each text in the first column.
     """
     names = [cell(name).text for name in table.columns]
     rows = [[cell(each).text for each in row] for row in table.rows]
@@ -188,7 +188,7 @@ def draw_table(table: Table, drawn: slice, across: int | None, paths: Sequence[P
 
 
 def _number(text: str) -> float | None:
-    """The first number in a cell's text."""
+    """Return the first number in a cell's text, or None."""
     found = _NUMBER.search(text)
     return float(found[0].replace(",", "").replace("−", "-")) if found else None
 
@@ -218,7 +218,7 @@ def mean_history(histories: Sequence[History]) -> list[dict[str, Any]]:
 
 
 def learning_graphics(histories: Mapping[str, History]) -> list[Graphic]:
-    """Return figures of the loss and of the first dev metric, if recorded, each with a line per model."""
+    """Return a figure of the loss and one of the first dev metric, if recorded, with a line for each model."""
     parts = {label: measurements(history) for label, history in histories.items()}
     names = list(dict.fromkeys(name for measured in parts.values() for name in measured))
     graphics = []

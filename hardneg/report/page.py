@@ -19,7 +19,7 @@ from hardneg.store import replace_text
 
 NAMES = (REPORT_MARKDOWN, REPORT_HTML, QUERY_TABLE)
 HEAD = 20
-"""Maximum number of rows that Markdown and printed pages show of a table with expandable rows."""
+"""Maximum number of rows that Markdown and printed pages show of a table with details."""
 
 _SPECIAL = str.maketrans({c: f"\\{c}" for c in "\\`*_[]<>|#~$&"} | {"\n": " ", "\r": " "})
 _NAMED = 4  # systems named for each outcome
@@ -86,7 +86,7 @@ _LATEX |= {"▲": r"$\uparrow$", "▼": r"$\downarrow$", "†": r"\dag{}", "‡"
 
 
 def latex(report: ReportContent) -> str:
-    """Return the means as a LaTeX table for the package booktabs, with signs of significance and a legend."""
+    """Return the means as a LaTeX table that uses the package booktabs, with significance signs and a legend."""
     marks: Any = {"variable_start_string": "<<", "variable_end_string": ">>"}
     environment = _environment().overlay(
         autoescape=False, finalize=lambda value: str(_printable(str(value))).translate(str.maketrans(_LATEX)), **marks
@@ -149,7 +149,7 @@ def sections(report: ReportContent) -> list[Section]:
 
 
 def _training_section(histories: Mapping[str, figure.History]) -> Section | None:
-    """Return the section with first, last and best loss and dev metrics of each model; None without measurements."""
+    """Return the section with each model's first, last and best loss and dev metrics; None without measurements."""
     rows = []
     for model, history in histories.items():
         for name, points in figure.measurements(history).items():
@@ -162,7 +162,8 @@ def _training_section(histories: Mapping[str, figure.History]) -> Section | None
 def summary(report: ReportContent) -> str:
     """Return one sentence on the results by the first metric; empty without systems.
 
-    It is about the report's system if tested, else about all tested systems or, without tests, the highest mean.
+    It compares the report's system with the others if that was tested, else all tested systems with the baseline.
+    Without any test, it names the system with the highest mean.
     """
     if not report.metrics:
         return ""
@@ -196,7 +197,7 @@ def summary(report: ReportContent) -> str:
 
 
 def _outcomes(report: ReportContent, tests: Iterable[Test], named: str) -> dict[str, str]:
-    """Return the systems by outcome as text, largest differences first; named: the field with the system to list."""
+    """Return the systems by outcome as text, largest differences first. named: the test field with their names."""
     by_outcome: dict[str, list[str]] = {word: [] for word in _OUTCOMES}
     for test in sorted(tests, key=lambda test: -abs(test.difference)):
         word, name = outcome(test, report.level), getattr(test, named)
@@ -221,8 +222,8 @@ _SEEDS = " Thick: over queries; thin: over queries and seeds"
 class Spot:
     """One system's row in a figure.
 
-    value: the mean or difference, None if unknown. narrow: its 95% interval over queries; wide: over queries and seeds,
-    None with one seed. look: a key of `_COLOURS`. single: the value of each seed. shown, more: the label at the right.
+    value: the mean or difference, None if unknown. narrow: its 95% interval over queries. wide: the interval over
+    queries and seeds, if any. look: a key of `_COLOURS`. single: seeds' values. shown, more: the label on the right.
     """
 
     name: str
@@ -285,7 +286,7 @@ def _differences(report: ReportContent, metric: str) -> Iterator[Spot]:
 
 
 def _drawn(name: str, title: str, spots: Sequence[Spot], mark: float | None, caption: str) -> Graphic:
-    """Draw a row for each system on one axis; mark: the value of the dashed line."""
+    """Draw a row for each system on one axis. mark: the value of the dashed line, if any."""
 
     def draw(axes: Any) -> None:
         for row, spot in enumerate(spots):

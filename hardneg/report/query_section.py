@@ -31,7 +31,7 @@ _FORMULA = re.compile(r"[=+@-](?!\d*\.?\d+$)")
 
 @dataclass(frozen=True)
 class Passages:
-    """Sources of the passages shown for a query: run files by system, grades by query, and a collection, if known."""
+    """The sources of the passages shown for a query: run files by system, relevance judgements, and a collection."""
 
     runs: Mapping[str, Path]
     qrels: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Passages:
         return {query_id: run[query_id].doc_ids[:RANKED] for query_id in query_ids if query_id in run}
 
     def texts(self, doc_ids: Sequence[str]) -> dict[str, str]:
-        """Return the shortened text of each given document in the collection, by id; empty without a collection."""
+        """Return the shortened texts of the given documents in the collection, by id; empty without a collection."""
         if self.collection is None:
             return {}
         rows = self.collection.corpus.rows(doc_ids)
@@ -65,10 +65,10 @@ class Passages:
 
 @dataclass(frozen=True)
 class ByQuery:
-    """The queries in the order of a report: largest difference of the pair or lowest score of a single system first.
+    """The queries in the order of a report: by the pair's absolute difference, largest first, or else by lowest score.
 
-    results: scores by system. metric: the first metric. pair: the report's subject or else the best system, and the
-    first baseline or else the next best; None for one system.
+    results: scores by system. metric: the first metric. pair: two systems to compare, the report's subject or else the
+    best one, and the first baseline or else the next best one; None if there is only one system.
     """
 
     results: Mapping[str, metrics.Scores]
@@ -78,7 +78,7 @@ class ByQuery:
 
     @classmethod
     def of(cls, measured: Measured, system: str = "") -> "ByQuery":
-        """Return an evaluation's queries, ordered by its first metric; system: the report's subject, or empty."""
+        """Return an evaluation's queries, ordered by its first metric. system: the report's subject, or empty."""
         results = measured.results
         metric = next((name for scores in results.values() for name in scores), "")
         averages = {name: metrics.means(scores)[metric] for name, scores in results.items() if metric in scores}
@@ -95,22 +95,22 @@ class ByQuery:
         return replace(unordered, query_ids=sorted(order, key=order.__getitem__))
 
     def difference(self, query_id: str) -> float:
-        """Return a query's score for the first system of the pair minus that for the second; a missing score is 0."""
+        """Return a query's score by the first system of the pair minus its score by the second, each 0 if missing."""
         first, second = (self.results[name][self.metric] for name in self.pair or ())
         return first.get(query_id, 0.0) - second.get(query_id, 0.0)
 
     def columns(self, systems: Iterable[str]) -> list[tuple[str, str]]:
-        """Return the pairs (metric, system) of the given systems that have scores, grouped by metric."""
+        """Return the pairs (metric, system) with scores, for the given systems, grouped by metric."""
         names = dict.fromkeys(name for scores in self.results.values() for name in scores)
         return [(metric, system) for metric in names for system in systems if metric in self.results[system]]
 
     def scores(self, columns: Iterable[tuple[str, str]], query_id: str) -> list[float | None]:
-        """Return a query's score in each of the columns (metric, system); None where it has none."""
+        """Return a query's score for each pair (metric, system) in `columns`; None for a missing score."""
         return [self.results[system][metric].get(query_id) for metric, system in columns]
 
 
 def query_section(measured: Measured, passages: Passages, system: str = "") -> Section | None:
-    """Return the section with the first `MOST_QUERIES` queries of `ByQuery`, with passages; None without queries."""
+    """Return the section on the first `MOST_QUERIES` queries of `ByQuery` and their passages; None without queries."""
     ordered = ByQuery.of(measured, system)
     shown = ordered.query_ids[:MOST_QUERIES]
     if not shown:
@@ -172,7 +172,7 @@ def _details(systems: Sequence[str], query_ids: Sequence[str], passages: Passage
 def write_query_table(
     path: Path, measured: Measured, queries: Mapping[str, str] | None = None, system: str = ""
 ) -> None:
-    """Write a TSV file with a row per query, in report order: id, scores, difference, text; queries: texts by id."""
+    """Write a TSV file with a row per query, in report order: id, scores, difference, text. queries: texts by id."""
     ordered, texts = ByQuery.of(measured, system), queries or {}
     columns = ordered.columns(ordered.results)
     names = ["query_id", *(f"{metric} {system}" for metric, system in columns)]

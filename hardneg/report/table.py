@@ -18,7 +18,7 @@ class Graphic:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The text of a cell; strong: whether the text is bold. marks: signs after the text. note: smaller text below."""
+    """The text of a cell. strong: whether the text is bold. marks: signs after the text. note: smaller text below."""
 
     text: str
     strong: bool = False
@@ -54,10 +54,10 @@ class Detail:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of a report: a heading, tables, and an explanation of these.
+    """A section of a report: a heading, tables, and an explanation of the tables.
 
     lead: a sentence at the start. graphics: figures drawn into the page, before the tables. lines: a list after the
-    explanation. svg: a last figure as the text of an SVG file; empty: none.
+    explanation. svg: a last figure as the text of an SVG file, or empty.
     """
 
     title: str
@@ -96,7 +96,7 @@ def equation(name: str, value: float) -> str:
 
 
 def bounds(interval: "Interval | None", show: str = ".3f", empty: str = "–") -> str:
-    """Return an interval's two ends in brackets, each in the format `show`; `empty` without an interval."""
+    """Return both ends of an interval in brackets, formatted with `show`; return `empty` without an interval."""
     return f"[{interval.low:{show}}, {interval.high:{show}}]".replace("-", "−") if interval else empty
 
 

@@ -55,11 +55,11 @@ def _cpu(facts: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
 
 
 def check_device(device: str, field: str = "device") -> None:
-    """Check that a device is available; torch is imported unless the device is `cpu`.
+    """Check that this machine has a device; torch is imported unless the device is `cpu`.
 
     device: `cpu`, `cuda`, `cuda:1`, `mps`, or another torch device. field: the option's name, for the message.
 
-    Raises UsageError if this machine has no such device; the message lists the available devices.
+    Raises UsageError if the machine does not have it; the message lists the available devices.
     """
     if device == "cpu" or device in (known := known_devices()):
         return
@@ -90,9 +90,9 @@ def known_devices() -> list[str]:
 def float32_products(device: "torch.device", tf32: bool = False) -> Iterator[None]:
     """Compute a GPU's float32 matrix products in full precision, or in TF32 if `tf32` is set, inside the block.
 
-    Other devices use float32. TF32 keeps 10 of the 23 mantissa bits and is several times faster. Afterwards, torch's
-    global setting is restored, and from torch 2.9 on also each backend's setting or inheritance of it. If a backend
-    contradicts the global setting, as after `TrainingArguments(tf32=True)`, full precision is restored globally.
+    Other devices use float32. TF32 keeps 10 of the 23 mantissa bits and is several times faster. After the block,
+    torch's global setting is restored and, since torch 2.9, also the settings of single backends. If these contradict
+    the global setting, as after `TrainingArguments(tf32=True)`, the global setting becomes full precision.
 
     Raises UsageError if TF32 is requested on a device other than a CUDA GPU.
     """

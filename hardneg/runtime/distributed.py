@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Settle = Callable[[str, Callable[[], str]], str]
 
 PATIENCE = timedelta(days=30)
-"""The longest wait for other processes; the launcher or `watch_others` ends the wait for a dead process."""
+"""The longest wait for other processes; if one dies, the launcher or `watch_others` ends the wait earlier."""
 
 MEETING = timedelta(minutes=10)
 """The longest wait for other processes to connect at the start."""
@@ -32,9 +32,9 @@ _settling: "list[Settle]" = []
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The rank of this process and the number of processes, both overall and on this machine.
+    """The rank of this process and the number of processes, both overall and on this machine (`local_`).
 
-    The process of rank 0 writes files and messages for all.
+    The process with rank 0 writes files and messages for all processes.
     """
 
     rank: int = 0
@@ -43,16 +43,16 @@ class World:
     local_size: int = 1
 
     def share(self, total: int) -> slice:
-        """Return this process's part of `total` items; the sizes of the parts differ by at most one."""
+        """Return the slice of `total` items for this process; the processes' shares differ in size by at most one."""
         return slice(total * self.rank // self.size, total * (self.rank + 1) // self.size)
 
     def shares(self, total: int) -> list[int]:
-        """Return the size of each process's part of `total` items, by rank."""
+        """Return the sizes of the processes' shares of `total` items, by rank."""
         return [total * (rank + 1) // self.size - total * rank // self.size for rank in range(self.size)]
 
 
 def world() -> World:
-    """Return this process's `World`, from the launcher's environment variables; without them, a single process."""
+    """Return this process's `World`, read from the launcher's environment variables; without them, a single process."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size < 2 or "RANK" not in os.environ:
         return World()
@@ -104,7 +104,7 @@ def join(on_cpu: bool) -> World:
 
 
 def _meet(here: World) -> "Store":
-    """Return the common store once all processes are connected to it."""
+    """Return the store that the processes share, once all are connected. Raises UsageError if one does not connect."""
     from torch.distributed.rendezvous import rendezvous
 
     address = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
@@ -126,7 +126,7 @@ def _meet(here: World) -> "Store":
 
 
 def leave() -> None:
-    """Wait until all processes reach this call, and leave the group."""
+    """Wait until all processes call this, then leave the process group."""
     if world().size > 1:
         import torch
 
@@ -136,7 +136,7 @@ def leave() -> None:
 
 
 def barrier() -> None:
-    """Wait until all processes reach this call."""
+    """Wait until all processes call this."""
     here = world()
     if here.size > 1:
         store, key = _store(), _next_key("barrier")
@@ -145,7 +145,7 @@ def barrier() -> None:
 
 
 def from_first(value: Any) -> Any:
-    """Return the first process's value in all processes, which wait for it; the value must be representable in JSON."""
+    """Return the first process's value, which must be valid in JSON, in all processes; the others wait for it."""
     here = world()
     if here.size == 1:
         return value
@@ -158,9 +158,9 @@ def from_first(value: Any) -> Any:
 
 
 def from_whoever_asks_first(name: str, make: Callable[[], str]) -> str:
-    """Return, in every process that calls this with `name`, the result of `make` from the first one to call.
+    """Call `make` in the first process that calls this with `name`, and return its result in every such process.
 
-    Processes that do not call are not waited for. A single process, or one that has not joined, calls its own `make`.
+    Not all processes need to call this. A single process, or one that has not joined the others, calls its own `make`.
     """
     if _settling:
         return _settling[-1](name, make)
@@ -178,12 +178,12 @@ def from_whoever_asks_first(name: str, make: Callable[[], str]) -> str:
 
 
 def settle_by(settle: Settle) -> None:
-    """Make `from_whoever_asks_first` call `settle` in this process, which is one of several started by an engine."""
+    """Make `from_whoever_asks_first` call `settle` instead in this process, a worker started by an engine."""
     _settling[:] = [settle]
 
 
 def speaks() -> bool:
-    """Return whether this process is the first to report an error; a single process always is."""
+    """Return whether this process is the first to report an error, and should print it; a single process always is."""
     if world().size == 1:
         return True
     with suppress(RuntimeError):  # the process of the common store may have ended already
@@ -194,7 +194,7 @@ def speaks() -> bool:
 def watch_others(lost: Callable[[int], None], ending: Event) -> None:
     """Watch for a process that dies, and call `lost` with its rank; stop when `ending` is set. Run this in a thread.
 
-    Each process counts its rounds in the common store; the first watches all others, and the others watch the first.
+    Each process keeps increasing a counter in the shared store. The first process watches all others, which watch it.
     """
     store: Any = _store()
     here, store = world(), store.clone()  # so that no other call is blocked
@@ -218,11 +218,11 @@ def watch_others(lost: Callable[[int], None], ending: Event) -> None:
 def gather(part: "Tensor", total: int) -> "Tensor":
     """Concatenate the parts of all processes in rank order; gradients flow back to each part.
 
-    The gradient of a part is the sum of its gradients in all processes: if each process computes the same loss from the
-    whole, the weights' gradients, averaged over processes, equal the gradients of a single process.
+    The gradient of a part is summed over all processes. If every process computes the same loss from the result, the
+    weights' gradients averaged over processes therefore equal those of a single process.
 
-    part: this process's share of `total` rows, [n, d], or [n, T, d] where T may differ between processes;
-    rows beyond the share are dropped. Returns [total, d], or [total, T, d] with the largest T, padded with zeros.
+    part: this process's share of `total` rows, [n, d], or [n, T, d] where T may differ between processes.
+    Rows beyond the share are dropped. Returns [total, d], or [total, T, d] with the largest T, padded with zeros.
     """
     if (here := world()).size == 1:
         return part
@@ -270,14 +270,14 @@ def _store() -> "Store":
 
 
 def _next_key(operation: str) -> str:
-    """Return the name of a collective operation; all processes run these in the same order."""
+    """Return a new name for a collective operation; all processes must run these in the same order."""
     global _calls
     _calls += 1
     return f"{operation}/{_calls}"
 
 
 def _wait(done: Any) -> None:
-    """Poll at growing intervals, so that signals are handled meanwhile."""
+    """Poll `done` at growing intervals until it returns true, so that signals are handled meanwhile."""
     pause = 0.001
     while not done():
         time.sleep(pause)

@@ -23,10 +23,10 @@ class Task(Protocol):
 
 
 class Progress(Protocol):
-    """A reporter of progress: bars on the command line, `Lines` in a file, or `Silent`."""
+    """Interface of progress reporters: bars on the command line, `Lines` in a file, or `Silent`."""
 
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> AbstractContextManager[Task]:
-        """Start a bar of `total` units (None if unknown), of which `done` are already finished."""
+        """Start a bar with `total` units (None if unknown); `done` units are already finished."""
 
     def note(self, text: str) -> None:
         """Print a line that stays, such as the number of skipped documents."""
@@ -51,7 +51,7 @@ class Silent:
 
 @dataclass
 class Lines:
-    """A progress reporter that writes at most one line every ten seconds: units done, rate, time left.
+    """A progress reporter that writes units done, rate and time left, in at most one line every ten seconds.
 
     note: writes a line. clock: returns seconds. reported: time of the last line, or else of the first task's start.
     """

@@ -23,7 +23,7 @@ _HOME = "IR_DATASETS_HOME"  # ranx imports ir_datasets, which creates this folde
 def ranx_uncompiled(purpose: str) -> Iterator[None]:
     """Let one thread at a time import and call ranx inside the block; numba is unchanged for other libraries.
 
-    purpose: for messages. ranx is compiled if already imported, or if the environment sets `NUMBA_DISABLE_JIT=0`.
+    If ranx was imported earlier, or `NUMBA_DISABLE_JIT=0` is set, it is compiled. purpose: use of ranx, for messages.
 
     Raises MissingDependency if ranx cannot be imported, and UsageError if numba rejects its environment variables.
     """
@@ -57,7 +57,7 @@ def ranx_uncompiled(purpose: str) -> Iterator[None]:
 
 @contextmanager
 def spare_home() -> Iterator[None]:
-    """Allow importing ranx inside the block: if the user's home is not writable, provide a temporary folder."""
+    """Allow importing ranx inside the block, with a temporary folder for its files if the home is not writable."""
     before = os.environ.get(_HOME)
     try:
         Path(before or Path.home() / ".ir_datasets").mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ def derive_seed(seed: int, *names: object) -> int:
 
 
 def drawn_order(seed: int, name: str, ids: Iterable[str]) -> list[str]:
-    """Return the ids in a random order that `seed` and `name` determine; subsets keep the same relative order."""
+    """Return the ids in a random order that depends only on `seed` and `name`; a subset has the same relative order."""
     return sorted(ids, key=lambda item_id: (derive_seed(seed, name, item_id), item_id))
 
 

@@ -38,9 +38,9 @@ _FOLDER = re.compile(r"[0-9a-f]{32}(\.partial|(\.[0-9a-f]{12})?\.discarded)?")
 class Artifact:
     """A finished artifact.
 
-    key: the artifact's identity. artifact_type: `index`, `run`, ... facts: counts and measures reported by the stage.
-    origin: the identity whose digest is the key, and the stage's name. files: the digest of each file by path; empty
-    strings if an earlier version of hardneg wrote the artifact.
+    key: the digest that identifies the artifact. artifact_type: `index`, `run`, ... path: the folder. facts: counts and
+    measures reported by the stage. origin: the stage's name, and everything that the key is a digest of. files: the
+    digest of each file, by path in the folder; empty strings in artifacts from early versions of hardneg.
     """
 
     key: str
@@ -58,11 +58,11 @@ class Store:
     root: Path
 
     def find(self, key: str) -> Artifact | None:
-        """Return the finished artifact of `key`, after checking its files' existence and sizes; None if it is missing.
+        """Return the finished artifact of `key` after checking that its files have the right sizes; None if missing.
 
         Raises:
             ArtifactError: the artifact is damaged.
-            NotOurs: a newer version of hardneg wrote the artifact, or it is another user's and not readable.
+            NotOurs: a newer version of hardneg wrote the artifact, or another user did and it is not readable.
         """
         folder = self.root / key
         path = folder / MANIFEST
@@ -94,9 +94,9 @@ class Store:
         return Artifact(key, manifest["kind"], folder, manifest["facts"], manifest["origin"], files)
 
     def whole(self, key: str, note: Callable[[str], None] = lambda text: None) -> Artifact | None:
-        """Return the finished artifact of `key`, or None if it is missing or damaged; report damage to `note`.
+        """Return the finished artifact of `key`, or None if it is missing or damaged.
 
-        Raises NotOurs as `find` does.
+        note: called with a description of any damage. Raises NotOurs as `find` does.
         """
         try:
             return self.find(key)
@@ -107,7 +107,7 @@ class Store:
             return None
 
     def discard(self, key: str) -> None:
-        """Remove the artifact of `key`, finished or not."""
+        """Remove the artifact of `key`, both the finished and the unfinished one, if they exist."""
         with disk_errors(self.root):
             if (self.root / key).exists():
                 doomed = self.root / f"{key}.discarded"
@@ -120,9 +120,10 @@ class Store:
     def lock(
         self, key: str, waiting: Callable[[], None] = lambda: None, shared: bool = False, patient: bool = True
     ) -> Iterator[bool]:
-        """Hold the lock of `key`, exclusive or shared; yield whether this process holds it.
+        """Hold the lock of `key` during the block; yield whether this process holds it.
 
-        waiting: called once before waiting for another process. patient: whether to wait rather than yield False.
+        waiting: called once before waiting for another process. shared: whether other processes may also hold a shared
+        lock. patient: whether to wait for the lock; if not, False is yielded at once.
         """
         operation, locks = fcntl.LOCK_SH if shared else fcntl.LOCK_EX, self.root / "locks"
         with disk_errors(self.root):
@@ -154,7 +155,7 @@ class Store:
             return partial
 
     def commit(self, key: str, artifact_type: str, facts: Mapping[str, Any], origin: Mapping[str, Any]) -> Artifact:
-        """Turn the workspace of `key` into the finished artifact: flush files, write the manifest last, rename once."""
+        """Finish the artifact of `key`: flush the files in its workspace, write the manifest and rename the folder."""
         partial = self._partial(key)
         with disk_errors(self.root):
             remove_asides(partial)
@@ -172,7 +173,7 @@ class Store:
         return Artifact(key, artifact_type, self.root / key, facts, origin, digests)
 
     def recover(self, key: str) -> None:
-        """Finish an artifact whose process died just before the final rename. The caller must hold the lock."""
+        """Finish the artifact of `key` if its process died just before the rename. The caller must hold the lock."""
         partial, final = self._partial(key), self.root / key
         if not (partial / MANIFEST).exists() or final.exists():
             return
@@ -184,7 +185,7 @@ class Store:
             flush(self.root)
 
     def artifacts(self) -> list[Artifact | ArtifactError]:
-        """Return each finished artifact, or the error if it is unreadable. Raises ArtifactError as `folders` does."""
+        """Return all finished artifacts, or the error for each unreadable one. Raises the same errors as `folders`."""
         finished: list[Artifact | ArtifactError | None] = []
         for path in self.folders():
             if not path.suffix and (path / MANIFEST).exists():
@@ -195,9 +196,9 @@ class Store:
         return [each for each in finished if each is not None]
 
     def folders(self) -> list[Path]:
-        """Return the folders of all artifacts, finished, unfinished or being removed, that have a manifest or a lock.
+        """Return the folders of artifacts, sorted: finished, unfinished or being removed, with a manifest or a lock.
 
-        Raises ArtifactError if the root has content, but none that belongs to a store.
+        Raises ArtifactError if the root is not empty, but contains nothing that belongs to a store.
         """
         there = sorted(self.root.iterdir()) if self.root.is_dir() else []
         named = [path for path in there if _FOLDER.fullmatch(path.name) and path.is_dir() and not path.is_symlink()]
@@ -232,16 +233,16 @@ class Store:
 
 
 def may_write(folder: Path) -> bool:
-    """Return whether the permissions and the disk of a folder allow writing."""
+    """Return whether this process may write to a folder; False on a read-only disk."""
     return os.access(folder, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of checking one artifact: key, stage that made it, size in bytes, and problem, one line or empty.
+    """The result of checking one artifact.
 
-    size_only: only sizes were compared, because an earlier version wrote no digests. newer: nothing was checked,
-    because a newer version of hardneg wrote the artifact.
+    stage: the stage that wrote it. size: bytes. problem: one line; empty if intact. size_only: only sizes were compared
+    because an early version wrote no digests. newer: a newer hardneg wrote the artifact, so nothing was checked.
     """
 
     key: str
@@ -253,7 +254,7 @@ class Checked:
 
 
 def check(store: Store, progress: Progress) -> Iterator[Checked]:
-    """Check every artifact in a store by reading every byte. Raises ArtifactError as `Store.folders` does."""
+    """Read every byte of every artifact in a store, and yield the results. Raises errors as `Store.folders` does."""
     keys = [path.name for path in store.folders() if not path.suffix]
     with progress.task("checking", len(keys), "artifacts") as task:
         for key in keys:
@@ -262,12 +263,12 @@ def check(store: Store, progress: Progress) -> Iterator[Checked]:
 
 
 def damage(folder: Path) -> str:
-    """Describe the damage to the artifact in `folder` in one line; empty if every byte is as written."""
+    """Return a one-line description of the damage to the artifact in `folder`; empty if no damage is found."""
     return verified(Store(folder.parent), folder.name).problem
 
 
 def verified(store: Store, key: str) -> Checked:
-    """Check one artifact by reading every byte. Raises ClosedArtifact if another user made it and it is unreadable."""
+    """Check one artifact by reading every byte. Raises ClosedArtifact if another user wrote it and it is unreadable."""
     try:
         artifact = store.find(key)
     except NewerArtifact:

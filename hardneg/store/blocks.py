@@ -1,4 +1,4 @@
-"""A store of finished blocks, one file per block; a file appears under its name only when it is complete."""
+"""Storage for the finished blocks of a stage, one file per block. A file gets its name only when it is complete."""
 
 import json
 import zipfile
@@ -36,8 +36,7 @@ class BlockStore:
     def begin(self, sizes: Sequence[int]) -> None:
         """Record the number of blocks and the maximum of their `sizes`, or compare both with a stopped run's record.
 
-        Raises:
-            ArtifactError: the stopped run had another number or size of blocks.
+        Raises ArtifactError if the stopped run had a different number or maximum size of blocks.
         """
         path, wanted = self.folder / _SIZES, [len(sizes), max(sizes, default=0)]
         if not path.exists():
@@ -53,8 +52,7 @@ class BlockStore:
     def write(self, number: int, block: BlockResult) -> None:
         """Write a block; when this returns, it is safely on disk.
 
-        Raises:
-            ArtifactError: the folder is gone because another process has merged the blocks.
+        Raises ArtifactError if the folder is gone because another process has merged the blocks.
         """
         if not self.folder.is_dir():
             raise ArtifactError(f"{self.folder}: no longer exists; another process has finished or removed it")
@@ -64,7 +62,7 @@ class BlockStore:
             np.savez(file, allow_pickle=False, **arrays)
 
     def read(self, number: int, *names: str) -> dict[str, NDArray[Any]]:
-        """Return parts of a finished block by name, without `names` all of them; bytes are returned as uint8 arrays.
+        """Return the parts of a finished block with the given names, or all parts; bytes are returned as uint8 arrays.
 
         Raises:
             ArtifactError: the block is missing or damaged; a damaged block is removed.
@@ -81,7 +79,7 @@ class BlockStore:
             raise ArtifactError(f"{path}: damaged ({error}) and removed; run the step again") from None
 
     def texts(self, name: str, count: int) -> Iterator[bytes]:
-        """Yield the bytes of part `name` from the first `count` blocks, where present. Raises errors as `read` does."""
+        """Yield part `name` of each of the first `count` blocks that has it, as bytes. Raises the errors of `read`."""
         for number in range(count):
             for part in self.read(number, name).values():
                 yield part.tobytes()

@@ -41,8 +41,8 @@ def remove_asides(folder: Path) -> None:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """Open a new file that replaces `path`, complete and flushed to disk, at the end of the block.
 
-    If the block fails, `path` is unchanged. If the name ends in `.gz`, the content is compressed, to equal bytes for
-    equal content. Several threads and processes may replace one file; the last version stays.
+    If the block fails, `path` is unchanged. If the name ends in `.gz`, the content is compressed; equal content gives
+    equal bytes. Several threads and processes may replace the same file; the last version stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     new = aside(path)
@@ -65,8 +65,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 def replacing_folder(folder: Path) -> Iterator[Path]:
     """Open a new folder that replaces `folder`, complete and flushed to disk, at the end of the block.
 
-    If the block fails, `folder` is unchanged. One thread at a time replaces a folder while others wait; the last
-    version stays. The next process removes what a dead process left behind.
+    If the block fails, `folder` is unchanged. Other threads and processes that replace the same folder wait; the last
+    version stays. Temporary folders left by a dead process are removed by the next one.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     new, old = (folder.with_name(f".{folder.name}.tmp{end}") for end in ("", ".old"))
@@ -104,7 +104,7 @@ def _alone(lock: Path) -> Iterator[None]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Replace the contents of the file `path` with text, as `replacing` does."""
+    """Replace the contents of the file `path` with text in UTF-8, as `replacing` does."""
     with replacing(path) as file:
         file.write(text.encode())
 
@@ -127,7 +127,7 @@ def system_errors() -> Iterator[None]:
 
 
 def link_folder(source: Path, target: Path, excluded: Collection[str] = ()) -> Path:
-    """Link the files below `source`, except those named `excluded`, into `target`, which is replaced whole."""
+    """Replace the folder `target` with links to the files below `source`, except those named `excluded`; return it."""
     with replacing_folder(target) as folder:
         for path in sorted(path for path in source.rglob("*") if path.is_file() and path.name not in excluded):
             link_file(path, folder / path.relative_to(source))
@@ -165,10 +165,10 @@ def flush(path: Path) -> None:
 
 @contextmanager
 def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
-    """Turn disk errors into one-line messages. where: path if an error has none. option: argument for another folder.
+    """Turn disk errors in the block into one-line messages with a path and advice.
 
-    Raises:
-        ArtifactError: the disk is full, read-only, or not writable by this user.
+    where: the path to name if an error has none. option: the argument that chooses another folder. Raises ArtifactError
+    if the disk is full, read-only, broken, or not writable by this user.
     """
     option = f"{{{option}}}" if option.isidentifier() else option
     advice = {
@@ -193,7 +193,7 @@ def disk_errors(where: Path, option: str = "store") -> Iterator[None]:
 class Content:
     """Content outside the store, identified by its digest.
 
-    find: recomputes the digest. files: state of each digested file before it was read, by path.
+    find: a function that computes the digest. files: the state of each file that it read, by path (see `note_read`).
     """
 
     find: Callable[[], str]
@@ -202,7 +202,7 @@ class Content:
 
     @classmethod
     def of(cls, find: Callable[[], str]) -> "Content":
-        """Return the content that `find` digests, with the files that `find` reads."""
+        """Call `find` and return the content: its digest, and the states of the files that `find` reads."""
         files = dict[Path, tuple[int, ...]]()
         token = _read_files.set(files)
         try:
@@ -224,7 +224,7 @@ class Content:
 
 
 def note_read(path: Path) -> tuple[int, ...]:
-    """Return size, times and inode of a file or folder, empty if missing; record them for the current `Content.of`."""
+    """Return size, mtime, ctime (ns) and inode of a path, () if missing; record them for the current `Content.of`."""
     state: tuple[int, ...] = ()
     with suppress(OSError):
         status = path.stat()
@@ -237,8 +237,7 @@ def note_read(path: Path) -> tuple[int, ...]:
 def digest(value: Any) -> str:
     """Return the digest of a JSON value as 32 hexadecimal digits; the order of keys does not matter.
 
-    Raises:
-        TypeError: the value is not valid in JSON. ValueError: a number is not finite.
+    Raises TypeError if the value is not valid in JSON, and ValueError if a number is not finite.
     """
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -252,7 +251,7 @@ def file_digest(path: Path) -> str:
 
 
 def tree_digest(root: Path, names: Iterable[str] | None = None) -> str:
-    """Return a digest of paths and bytes: of all files below `root`, or only of those with the relative `names`."""
+    """Return a digest of the paths and bytes of all files below `root`, or of those with the relative paths `names`."""
     paths = sorted(root.joinpath(name) for name in names) if names is not None else sorted(root.rglob("*"))
     for folder in {root, *(each for path in paths for each in path.parents if root in each.parents)}:
         note_read(folder)
@@ -261,27 +260,27 @@ def tree_digest(root: Path, names: Iterable[str] | None = None) -> str:
 
 _MARK = "in_identity"
 FREE: dict[str, Any] = {_MARK: False}
-"""Mark for a pydantic field that cannot change a result and is therefore in no key."""
+"""Mark for a pydantic field that cannot change a result and is therefore left out of keys."""
 
 LATER: dict[str, Any] = {_MARK: "unless it has its default"}
-"""Mark for a pydantic field newer than stored artifacts: it is in a key only if it differs from its default."""
+"""Mark for a pydantic field that older versions did not have: it is in a key only if it differs from its default."""
 
 _LEGACY: Mapping[str, tuple[str, Mapping[Any, str]]] = {
     "iterate_negatives": ("order", {True: "consecutive"}),
     "false_negative_mask": ("mask", {False: "none"}),
 }
-"""Training options with different names and values in keys."""
+"""The names and values that keys use for training options, where these differ from those in recipes."""
 
 
 def options_in_key(options: Any, without: Collection[str] = ()) -> dict[str, Any]:
-    """Return the options that may change a result, by name, as JSON values, including defaults.
+    """Return the options that are part of a key, by name, as JSON values, including defaults.
 
-    An option marked `FREE` never counts; one marked `LATER` counts only if it differs from its default. A dataclass has
-    these marks in the fields' metadata, or lists such options in the class variables `free` and `later`.
+    Options marked `FREE` are omitted, as are options marked `LATER` that have their defaults. A dataclass has these
+    marks in the metadata of its fields, or lists the options in its class variables `free` and `later`.
 
     Args:
         options: a pydantic model or a dataclass.
-        without: options to leave out because the content that they refer to is in the key instead.
+        without: options to omit because the key contains a digest of the content that they refer to.
     """
     from pydantic import BaseModel, TypeAdapter
 
@@ -301,12 +300,12 @@ def options_in_key(options: Any, without: Collection[str] = ()) -> dict[str, Any
 
 
 def plugin_identity(name: str, plugin: Any, without: Collection[str] = ()) -> dict[str, Any]:
-    """Return a configured plugin's part of a key: name, version, and the options that count, except `without`."""
+    """Return a configured plugin's part of a key: name, version, and the result of `options_in_key`."""
     return {"name": name, "version": type(plugin).version, "options": options_in_key(plugin, without)}
 
 
 def legacy_key_names(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return training options with the names and values used in keys, some of which are from older versions."""
+    """Return training options with the names and values used in keys, so that keys of older versions stay valid."""
     renamed = {}
     for name, value in options.items():
         word, values = _LEGACY.get(name, (name, {}))
@@ -315,16 +314,17 @@ def legacy_key_names(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 CHOICE = "choice/"
-"""Prefix of a choice's subject where choices are written to a file or shared between processes."""
+"""Prefix of a choice's subject in files of choices and in messages between processes."""
 
 _chosen: dict[str, str] = {}
 _listening: list[tuple[dict[str, str], Path | None]] = []
 
 
 def choose(subject: str, best: str, *others: str) -> str:
-    """Return the recorded choice for a subject if it is one of `others`, else `best`; the first process decides.
+    """Return the choice recorded for a subject if it is `best` or one of `others`; if not, record and return `best`.
 
-    Use this for algorithms that round differently: a resumed step keeps the recorded choice, even on another machine.
+    Use this for algorithms that round differently, so that a resumed step keeps its choice even on another machine. In
+    several processes, the first call decides.
     """
     chosen = _chosen.get(subject, "")
     if chosen not in (best, *others):
@@ -339,9 +339,9 @@ def choose(subject: str, best: str, *others: str) -> str:
 
 @contextmanager
 def noted(earlier: Mapping[str, str] | None = None, file: Path | None = None) -> Iterator[dict[str, str]]:
-    """Collect the choices made in the block, by subject; choices in `earlier` take precedence.
+    """Yield a dict that collects the choices made in the block, by subject; choices in `earlier` are repeated.
 
-    file: keeps the choices for a resumed run; choices that a stopped run left in it take precedence too.
+    file: a JSON file that keeps the choices for a resumed run; choices left in it by a stopped run are repeated too.
     """
     before, choices = dict(_chosen), dict(earlier or {})
     with suppress(OSError, TypeError, ValueError):

@@ -23,14 +23,14 @@ from hardneg.store.artifacts import Store, may_write
 from hardneg.store.content import aside, digest, disk_errors, replace_text, write_json
 
 Files = Mapping[str, Sequence[int]]
-"""Size, modification time and, for a link into the store, inode of each file of an output, by relative path."""
+"""Size, modification time (ns), and inode (0 without other hard links) of each file of an output, by relative path."""
 WHOLE = ("",)
 _log = logging.getLogger("hardneg")
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """An unfinished run. root: its record. owner: its output. started: Unix time. running: whether it still runs."""
+    """An unfinished run. root: its record file. owner: its output. started: Unix time. running: whether it runs now."""
 
     root: Path
     owner: Path
@@ -42,7 +42,7 @@ class Unfinished:
 
 @contextlib.contextmanager
 def reserve(store: Store, command: str, owner: Path, keys: Sequence[str]) -> Iterator[None]:
-    """Protect `keys` from `gc` in the block and, if it fails, until a later run succeeds or `gc` forgets this one."""
+    """Protect `keys` from `gc` during the block; if it fails, until a later run succeeds or `gc` forgets this one."""
     if store.read_only:
         yield
         return
@@ -127,9 +127,9 @@ def owners(store: Store, key: str) -> list[Path]:
 
 
 def garbage(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
-    """Return the folders that no output, no unfinished run and no process uses, with their sizes in bytes.
+    """Return the artifact folders that no output, unfinished run or process uses, with their sizes in bytes.
 
-    forget: whether to ignore unfinished runs whose process has ended.
+    forget: whether to ignore unfinished runs that no process is running.
     """
     used = _used(store, forget)
     free = [path for path in store.folders() if _key(path) not in used and not store.held(_key(path))]
@@ -137,9 +137,9 @@ def garbage(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
 
 
 def collect(store: Store, forget: bool = False) -> list[tuple[Path, int]]:
-    """Remove garbage, and records of outputs that no longer exist; return the removed folders and their sizes in bytes.
+    """Remove garbage and the records of deleted outputs; return the removed folders with their sizes in bytes.
 
-    Runs may start meanwhile: a folder is renamed under its lock if no run uses its key. forget: as in `garbage`.
+    Other runs may start meanwhile: a folder is removed only if none of them uses its key. forget: as in `garbage`.
 
     Raises:
         ArtifactError: a folder cannot be removed.
@@ -174,7 +174,7 @@ def _used(store: Store, forget: bool = False) -> set[str]:
 
 
 def _withdraw(store: Store, path: Path) -> Path | None:
-    """Rename a folder so that no run finds it; return None if a run uses it by now."""
+    """Rename a folder so that no run finds it, and return the new path; return None if a run uses it or it is gone."""
     doomed = path.with_name(f"{_key(path)}.{secrets.token_hex(6)}.discarded")
     with store.lock(_key(path), patient=False) as free:
         if not free or _key(path) in _used(store):
@@ -194,7 +194,7 @@ def _key(folder: Path) -> str:
 
 
 def _size(folder: Path) -> int:
-    """Return the total bytes of a folder's files; some may be removed meanwhile."""
+    """Return the total size of a folder's files in bytes, without files that are removed meanwhile."""
     total = 0
     for path in filter(Path.is_file, folder.rglob("*")):
         with contextlib.suppress(FileNotFoundError):
@@ -221,10 +221,10 @@ def _read(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Target:
-    """A file or folder to write; for a run folder, also the possible `names` inside it, with "/" after folders.
+    """A file or folder to write, which is replaced as a whole, or a run folder, in which only `names` are replaced.
 
-    A folder is replaced whole, a run folder name by name. marked_by: the file that identifies a run folder. use: advice
-    on using an existing file, for the message that refuses to replace it.
+    names: relative paths that may be written into a run folder; those of folders end in "/". marked_by: the file that
+    identifies a run folder. use: how to use an existing file, for the message that refuses to replace it.
     """
 
     path: Path
@@ -236,7 +236,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Words:
-    """Words in messages for the output and overwrite arguments, and for the writer, with `{}` for the command."""
+    """Words in messages: for the output argument, the overwrite argument and the writer, with `{}` for the command."""
 
     output: str = "path"
     overwrite: str = "overwrite=True"
@@ -247,8 +247,8 @@ class Words:
 class Outputs:
     """All outputs and inputs of one command or function, and the store that records results.
 
-    command: the writer, which may replace its own earlier output. keys: artifacts that the outputs are made from, kept
-    in the store from `reserve` on. tell: shows a message to the user.
+    command: the writer, which may replace its own earlier output. keys: the keys of the artifacts behind the outputs,
+    which `reserve` and `publish` protect from `gc`. tell: a function that shows a message to the user.
     """
 
     command: str
@@ -291,7 +291,7 @@ class Outputs:
 
     @contextlib.contextmanager
     def reserve(self) -> Iterator[None]:
-        """Check the outputs, and keep the artifacts in the store during the block and after an interruption."""
+        """Check the outputs, and protect their artifacts from `gc` during the block and after an interruption."""
         self.check()
         with contextlib.ExitStack() as stack:
             if world().rank == 0 and self.keys:
@@ -300,7 +300,7 @@ class Outputs:
 
     @contextlib.contextmanager
     def publish(self) -> Iterator[None]:
-        """Record files written in the block as this command's own.
+        """Record the files written in the block as this command's own; tell the user if they cannot be recorded.
 
         Raises:
             ArtifactError: the disk is full, read-only, or not writable by this user.
@@ -319,7 +319,7 @@ class Outputs:
             yield
 
     def _file_problems(self, target: Target, another: str) -> Iterator[str]:
-        """Yield a line for each input that the target would replace, and one for files written by anything else."""
+        """Yield a line for each input that the target would replace, and one for files that another writer wrote."""
         tops = [target.path / name for name in target.names]
         for source in filter(os.path.exists, [*self.inputs, self.store.root]):
             read = source.resolve()

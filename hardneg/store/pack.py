@@ -27,8 +27,7 @@ _NAME = re.compile(rf"{_INDEX}|run/.+|artifacts/[0-9a-f]{{32}}/.+")
 def pack(folder: Path, artifacts: dict[str, Artifact], file: Path) -> None:
     """Write a run folder and the artifacts of its steps into one tar file, compressed if its name ends in `.gz`.
 
-    Raises:
-        ArtifactError: a file cannot be read or written.
+    Raises ArtifactError if a file cannot be read or written.
     """
     sources = {f"artifacts/{each.key}/{name}": each.path / name for each in artifacts.values() for name in each.files}
     sources |= {f"artifacts/{each.key}/{MANIFEST}": each.path / MANIFEST for each in artifacts.values()}
@@ -61,7 +60,7 @@ def unpack(file: Path, store: Store, folder: Path | None = None) -> Path:
     Every byte is verified before an artifact or the folder becomes visible. `folder` defaults to the packed name.
 
     Raises:
-        DataError: the file is not a packed run, or has links, devices, or paths that lead elsewhere.
+        DataError: the file is not a packed run, or contains links, devices, or paths that lead outside.
         ArtifactError: an artifact is damaged or differs from the stored one with the same key, or the folder exists.
     """
     store.root.mkdir(parents=True, exist_ok=True)
@@ -107,7 +106,7 @@ def unpack(file: Path, store: Store, folder: Path | None = None) -> Path:
 
 
 def _extract(file: Path, place: Path) -> int:
-    """Write the regular files of a tar file below `place`, refusing all other entries; return their number."""
+    """Write the regular files of a tar file below `place` and return their number, excluding the index `pack.json`."""
     count = -1  # the index
     try:
         with tarfile.open(file, "r|*") as tar:

@@ -1,4 +1,4 @@
-"""`bench`: files of negatives, mined by any program, compared under one training protocol."""
+"""`bench`: a comparison of files of negatives, from any program, under one training protocol."""
 
 import json
 from collections import Counter
@@ -36,7 +36,7 @@ _VERSION = 2
 _DEPTH, _TOKENS = 1000, 128
 _OPTIONS = {**TRAINED, "negatives_per_query": 1, "learning_rate": 0.03, "weight_decay": 0.0, "warmup_steps": 5}
 _INSTEAD = {"epochs": "max_steps", "warmup_ratio": "warmup_steps"}
-"""Options that, if given, remove the default of another option."""
+"""Options that, when given, replace the default of another option."""
 
 
 def _shown(rates: Sequence[float]) -> str:
@@ -75,10 +75,10 @@ def bench(
     rates: Rates = (),
     **where: Unpack[arguments.Where],
 ) -> "BenchResult":
-    """Compare files of negatives, mined by any program, by training with each, and with random and in-batch negatives.
+    """Compare files of negatives from any program by training with each one, and with random and in-batch negatives.
 
     A small model is trained with each file, with random negatives, and with one more in-batch negative per query. Each
-    learning rate is chosen on the dev queries; tests are over queries and seeds. The report also counts labelled and
+    learning rate is chosen on the dev queries. Tests are over queries and seeds. The report also counts labelled and
     planted positives in the files, and shows how hard and how varied the negatives are. Results are reproducible: the
     same file always gets the same figures.
 
@@ -149,12 +149,12 @@ def _files(value: Any) -> dict[str, Path]:
 
 @dataclass(frozen=True)
 class Protocol:
-    """One model, loss and protocol, with arms that differ only in their negatives: `in-batch`, `random`, and files.
+    """A training protocol with arms that differ only in their negatives: `in-batch`, `random`, and one per file.
 
-    All arms score the same number of documents per query: where the others have a mined negative, `in-batch` has a
-    positive of another query. files: the files of negatives by row label. form: the form of these. options: options of
-    all training runs. seeds: runs per arm. recipe: the command's recipe, without stages. rates: each arm's learning
-    rate, if chosen. tuning: whether to measure on the dev queries with one seed, to choose the rates.
+    All arms score the same number of documents per query: `in-batch` uses a positive of another query as an additional
+    negative. files: files of negatives by row label. form: the form of the files. options: options of all training
+    runs. seeds: runs per arm. recipe: the command's recipe, without stages. rates: the learning rate of each arm, once
+    chosen. tuning: whether to measure on the dev queries with one seed, to choose the rates.
     """
 
     files: Mapping[str, Path]
@@ -178,18 +178,18 @@ class Protocol:
         return {**{label: label for label in BASELINES}, **files}
 
     def negatives_of(self, label: str) -> str:
-        """Return the name of the stage that reads or draws an arm's negatives; label: the row label of the arm."""
+        """Return the name of the stage that reads or draws an arm's negatives. label: the row label of the arm."""
         return "drawn-negatives" if label == IN_BATCH else f"{self.stages[label]}-negatives"
 
     @property
     def trained(self) -> dict[str, Any]:
-        """The training options that all arms share: the defaults and, over these, `options`; `tree` adds the rates."""
+        """The training options that all arms share: the defaults, overridden by `options`. `tree` adds the rates."""
         replaced = {usual for name, usual in _INSTEAD.items() if name in self.options}
         return {name: value for name, value in _OPTIONS.items() if name not in replaced} | {**self.options}
 
     @property
     def tree(self) -> dict[str, Any]:
-        """The stages, as in a YAML recipe."""
+        """The stages by name, as in a YAML recipe."""
         of_split = {"split": "dev"} if self.tuning else {}
         search = {"stage": "search", "depth": _DEPTH, **of_split}
         top = {"name": "topk", "depth": 10}
@@ -227,7 +227,7 @@ class Protocol:
 
     @property
     def filled(self) -> Any:
-        """The recipe of the command with the stages of `tree`, and with the seeds, outputs and title."""
+        """The command's recipe, completed with the stages of `tree`, seeds, outputs and a title."""
         top = {
             "title": "Bench for negatives",
             "model": {"query_length": _TOKENS, "document_length": _TOKENS},
@@ -259,7 +259,7 @@ def _write(
     on_dev: Mapping[str, Mapping[float, float]],
     folder: Path,
 ) -> Mapping[str, Any]:
-    """Write the rows, the table, the recipe, and the report."""
+    """Write the results, their table, the recipe and the report; return facts for the artifact."""
     for name in ("report.html", "report.md", "queries.tsv"):
         stores.link_file(artifacts[REPORT].path / name, folder / name)
     stores.link_file(artifacts[SCORES].path / "metrics.json", folder / "metrics.json")
@@ -274,7 +274,7 @@ def _write(
 
 @dataclass(frozen=True)
 class BenchResult:
-    """The result of `bench`; `path` is a folder with `bench.json`, `bench.md`, a report and the recipe behind these."""
+    """The result of `bench`. `path` is a folder with `bench.json`, `bench.md`, a report and the recipe that was run."""
 
     name: str
     key: str
@@ -286,7 +286,7 @@ class BenchResult:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The results, a dict for each file of negatives."""
+        """The results: one dict for each file of negatives, in the given order."""
         rows: list[dict[str, Any]] = self.to_dict()["rows"]
         return rows
 

@@ -19,13 +19,13 @@ _TESTED = ("difference", "interval", "t_p", "t_holm", "verdict", "seed_p")
 
 
 def file_faults(path: Path, form: str, collection: StoredCollection) -> dict[str, Any]:
-    """Return counts of a file of negatives in the given form, over the training queries, in one pass.
+    """Return counts for a file of negatives in the given form, over the training queries, in one pass.
 
     queries: queries with a negative. negatives: their negatives. labelled: negatives labelled relevant to their own
-    query. withheld: positives that the dataset withholds from these queries, such as planted halves; taken: withheld
-    positives among the negatives. elsewhere: negatives relevant to queries of another split, by split; seen: negatives
-    relevant to queries of any other split. left_out: counts of skipped entries by reason. Shares are of the negatives,
-    but `taken_share` is of the withheld positives, and None if there are none.
+    query. withheld: positives that the dataset withholds from the queries, such as planted ones. taken: withheld
+    positives among the negatives. elsewhere: for each other split, negatives relevant to its queries. seen: negatives
+    relevant to queries of any other split. left_out: counts of skipped entries by reason. labelled_share and seen_share
+    are shares of the negatives. taken_share is a share of the withheld positives, None if there are none.
 
     Raises:
         UsageError, DataError: as in `ListsOfFile`, or the file has no negatives for these queries.
@@ -68,7 +68,7 @@ def content_of(
 ) -> dict[str, Any]:
     """Return `baselines`, the results to compare with by label, and `rows`, the results of each file.
 
-    files: by label, `file`, the counts of a file, and `facts`, of the negatives used in training, which exclude
+    files: by label, `file`, the result of `file_faults`, and `facts` of the negatives used in training, which exclude
     labelled positives and their copies. metrics: the evaluation's JSON. hardness: the analysis's results by label.
     on_dev: the mean on the dev queries by arm and learning rate.
     """
@@ -90,7 +90,7 @@ def content_of(
 
 
 def _trained(metrics: Mapping[str, Any], label: str, by_rate: Mapping[float, float]) -> dict[str, Any]:
-    """Return the rate, whether it is at the end of the grid, and the metrics with standard deviations over seeds."""
+    """Return an arm's learning rate, whether it is an end of the grid, and metrics with deviations over seeds."""
     rate = max(by_rate, key=by_rate.__getitem__)
     seeds = [measuring.means(scores) for scores in metrics["per_seed"][label].values()]
     return {
@@ -131,7 +131,7 @@ def as_markdown(content: Mapping[str, Any]) -> str:
 
 
 def _answer(row: Mapping[str, Any]) -> str:
-    """Return the result of training with a file in a sentence."""
+    """Return a sentence on the result of training with a file."""
     tests = {baseline: row["effect"][baseline][METRIC] for baseline in BASELINES}
     against = (f"{tables.signed(test['difference'])} over {label} ({test['verdict']})" for label, test in tests.items())
     return f"**{row['negatives']}**: {METRIC} {'; '.join(against)}.\n"

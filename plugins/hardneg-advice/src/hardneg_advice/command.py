@@ -23,7 +23,7 @@ def _recipe(output: Path) -> Path:
 
 
 class RecommendCommand(Command):
-    """The command that writes a recipe and explains the choice."""
+    """The command `recommend`, which writes a recipe and explains the choice."""
 
     output = typer.Option(
         "recommended.yaml", "--output", "-o", help="Recipe to write, NAME.yaml.", callback=_recipe,
@@ -52,10 +52,10 @@ class RecommendCommand(Command):
 
 
 class BenchCommand(Command):
-    """The command that prints the table of results and writes their folder."""
+    """The command `bench`, which prints the table of results and writes the result folder."""
 
     def write(self, args: Mapping[str, Any], result: Any, session: Any) -> None:
-        """Print the table, and write the folder."""
+        """Print the table and write the result folder."""
         terminal.say(result.text)
         super().write(args, result, session)
 
@@ -63,7 +63,7 @@ class BenchCommand(Command):
 recommend = RecommendCommand(_recommend, (*_SHOWN, "plan")).command("recommend")
 """Choose how to train on a collection by comparing short training runs, and write the recipe with the evidence."""
 bench = BenchCommand(_bench, _SHOWN).command("bench")
-"""Compare files of negatives, mined by any program, by training with each, and with random and in-batch negatives."""
+"""Compare files of negatives from any program by training with each one, and with random and in-batch negatives."""
 
 
 def diagnose(

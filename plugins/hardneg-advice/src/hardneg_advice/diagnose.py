@@ -1,4 +1,4 @@
-"""`hardneg.diagnose`: checks of a finished run."""
+"""`diagnose`: checks of a finished run, to find out why its training did not help."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,12 +33,12 @@ from hardneg_advice.positive_ranks import scores_of
 TRAININGS = ("train", "train-queries", "train-refreshed")
 MOST_COPIES = 0.01
 MOST_ABOVE = 2 / 3
-"""A weak start model has a high share: at 60%, negatives still helped (recipe `dose-start`, static)."""
+"""A larger share of negatives above the positive is suspect; at 60%, negatives helped (recipe `dose-start`, static)."""
 MOST_HIDDEN = 0.5
 MOST_FALL = 0.01
 MOST_CLOSER = 0.2
 LEAST_KEPT = 1 / 3
-"""Small batches with mined negatives kept half of the dimensions, and helped (recipe `dose-batches`)."""
+"""A smaller share of the effective dimensions is suspect; a model that kept half improved (recipe `dose-batches`)."""
 _EACH = 20
 _PARTS = 5
 _LEAST_STEPS = 20
@@ -54,8 +54,8 @@ Points = list[tuple[float, float]]
 class CheckResult:
     """The result of one check of one subject.
 
-    state: `unknown` if the check was impossible or undecided. figures: measured values, as JSON. advice: the change to
-    make; empty unless needed. check: the name of the check. subject: a stage or a row of the metrics; empty for none.
+    state: `unknown` if the check was impossible or undecided. figures: measured values by name. advice: what to change,
+    or empty. check: the name of the check. subject: the stage or row of the metrics that was checked, or empty.
     """
 
     state: Literal["suspect", "fine", "unknown"]
@@ -112,7 +112,7 @@ def above_positive(run: FinishedRun, stage: str) -> CheckResult:
 
 
 def hidden_positives(run: FinishedRun, stage: str) -> CheckResult:
-    """Check what share of the queries has no positive in the list that its negatives were mined from."""
+    """Check what share of the queries has no positive in the ranked list from which negatives were mined."""
     rows = list(run.listed(stage))
     depth = max((len(ranked.doc_ids) for _, ranked in rows), default=0)
     hidden = sum(not np.isfinite(scores_of(row.positives, ranked)).any() for row, ranked in rows)
@@ -129,8 +129,8 @@ def hidden_positives(run: FinishedRun, stage: str) -> CheckResult:
 def learning_curve(run: FinishedRun, stage: str) -> CheckResult:
     """Check for a rising loss, or a dev metric that falls after its best value; seeds are averaged.
 
-    The loss has risen if its mean in the last fifth of the steps exceeds that in the lowest fifth by three standard
-    errors and by a tenth; refreshed negatives raise it by design. A falling loss proves nothing, unlike the dev metric.
+    The loss has risen if its mean in the last fifth of the steps is higher than in the lowest fifth by more than three
+    standard errors and 10%. Refreshed negatives raise it by design. Without a dev curve, the result is never fine.
     """
     curves = _curves(run, stage)
     figures, problems, said = Figures(), list[str](), list[str]()
@@ -175,7 +175,7 @@ def _watched(curves: Mapping[str, Points]) -> bool:
 
 
 def trained_rows(run: FinishedRun) -> list[str]:
-    """Return the rows of the metrics that come from searches with models that the recipe trained."""
+    """Return the rows of the metrics for models that the recipe trained."""
     return [label for label, encoder in _encoders(run).items() if encoder != START]
 
 
@@ -225,7 +225,7 @@ def _encoders(run: FinishedRun) -> dict[str, str]:
 
 
 def trained_indexes(run: FinishedRun) -> list[str]:
-    """Return the stages that encode an index with a model that the recipe trained."""
+    """Return the names of the stages that encode an index with a model trained by the recipe."""
     return [name for name in run.stages("encode") if run.encoder_of(name) not in ("", START)]
 
 
@@ -282,7 +282,7 @@ CHECKS: dict[str, Check] = {
     "learning curve": (learning_curve, _trainings, "the recipe trains no encoder"),
     "collapse": (collapse, trained_indexes, "the recipe encodes no index with a model that it trains"),
 }
-"""Checks by name: the function for one subject, the subjects of a run, and the reason for having none."""
+"""Checks by name: the check of a subject, a function that lists a run's subjects, and the message if there are none."""
 
 
 def _results(run: FinishedRun) -> Iterator[CheckResult]:
@@ -300,7 +300,7 @@ def _results(run: FinishedRun) -> Iterator[CheckResult]:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The results of all checks of a run, in order, and next steps, each a sentence and a command."""
+    """The results of all checks of a run, in the order of `CHECKS`, and next steps, each a sentence and a command."""
 
     results: tuple[CheckResult, ...]
     next: tuple[tuple[str, str], ...] = ()
@@ -321,7 +321,7 @@ def diagnose(folder: str | Path, store: str | Path | None = None) -> Diagnosis:
 
     Args:
         folder: the run folder of a finished recipe.
-        store: the store with the run's artifacts; by default the usual one.
+        store: the store with the run's artifacts; None for the default store.
 
     Raises:
         DataError: the folder is not a run folder, or its lock file is damaged.

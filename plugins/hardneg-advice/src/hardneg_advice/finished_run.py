@@ -30,7 +30,7 @@ SAMPLED = 1_000
 
 
 def sample(count: int, purpose: str) -> NDArray[np.int64]:
-    """Return at most `SAMPLED` distinct random numbers below `count`, ascending: int64 [n], the same for a purpose."""
+    """Return at most `SAMPLED` distinct numbers below `count`, random but fixed by `purpose`: int64 [n], ascending."""
     drawn = runtime.generator(0, "diagnosis", purpose).choice(count, min(count, SAMPLED), replace=False, shuffle=False)
     return np.sort(drawn).astype(np.int64)
 
@@ -89,7 +89,7 @@ class FinishedRun:
         return Path(self.artifact(stage).path, self.recipe.stages[stage].parts.get("index", "."))
 
     def dataset_of(self, stage: str) -> str:
-        """Return the stage that provides a stage's collection: `dataset`, or a stage that writes one."""
+        """Return the name of the stage that provides a stage's collection: `dataset`, or a stage that writes one."""
         return str(self.recipe.stages[stage].dataset or DATASET)
 
     def collection(self, maker: str) -> StoredCollection:
@@ -108,7 +108,7 @@ class FinishedRun:
         return [file[row] for row in sample(len(file), "queries").tolist()]
 
     def listed(self, stage: str) -> Iterator[tuple[Negatives, RankedList]]:
-        """Yield each sampled query's negatives and its list, maybe empty, in the first run that the stage mines from.
+        """Yield each sampled query's negatives, and its list in the first run mined by `stage`; the list may be empty.
 
         Raises:
             ArtifactError: the negatives or the run are not in the store, or the stage does not mine from a run.

@@ -1,4 +1,4 @@
-"""Hardness and variety of negatives, by their ranks and scores in one model's lists."""
+"""Hardness and variety of negatives, measured by their ranks and scores in one model's ranked lists."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from pydantic import Field
 from hardneg.plugin import Analysis, AnalysisInputs, RankedList, Table, fields, negatives_files
 
 LAST_RANKS = (10, 50, 200)
-"""The last rank of each band; deeper or unlisted documents form a band of their own."""
+"""The last rank of each band; deeper or unlisted documents form another band."""
 _BANDS = ("ranks 1-10", "ranks 11-50", "ranks 51-200", "deeper")
 
 
@@ -36,7 +36,7 @@ class Hardness(Analysis):
     run: Annotated[fields.Name, fields.Reference(("run",))] = Field(description="A model's run for the same queries.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return the counts and shares that `hardness` computes, by label of the file of negatives."""
+        """Return the result of `hardness` for each file of negatives, by label."""
         files = {label: inputs.negatives(f"negatives.{label}") for label in self.negatives}
         return {
             label: hardness(negatives_files.read_negatives(path), inputs.stream("run"), inputs.relevant())
@@ -58,7 +58,7 @@ def hardness(
     lists: Iterable[tuple[str, RankedList]],
     relevant: Mapping[str, Sequence[str]],
 ) -> dict[str, Any]:
-    """Return how hard negatives are, as shares by rank in a model's lists, and how varied they are.
+    """Measure how hard negatives are, by their ranks in one model's lists, and how varied they are.
 
     Args:
         negatives: the negatives, by query.
@@ -66,9 +66,9 @@ def hardness(
         relevant: the positives of all queries, by query.
 
     Returns:
-        `queries`, the number of queries with a negative; `negatives`, the number of negatives; and shares: `by_rank`,
-        at ranks 1 to 10, 11 to 50, 51 to 200, and deeper or unlisted; `above`, scored above the best positive, of those
-        listed with one (None without any); `distinct` documents; `elsewhere`, positives of any query.
+        Counts: `queries` with a negative, and their `negatives`. Shares of the negatives: `by_rank`, at ranks 1 to 10,
+        11 to 50, 51 to 200, and deeper or unlisted; `distinct`, different documents; `elsewhere`, positives of any
+        query. `above`: of the negatives in a list with a positive, the share that scores above the best one, or None.
     """
     documents = Counter(chain.from_iterable(item.negatives for item in negatives))
     bands, compared, above = np.zeros(len(_BANDS), np.int64), 0, 0

@@ -31,7 +31,7 @@ class PositiveRanks(Analysis):
     split: Annotated[fields.Name, fields.Option("-")] = "dev"
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return ascending ranks of positives, and mean shares, over queries with a labelled positive in the corpus.
+        """Return the ranks of positives, ascending, and mean shares, over queries with a positive in the corpus.
 
         Raises:
             DataError: no query has a labelled positive in the corpus.
@@ -85,7 +85,7 @@ def scores_of(doc_ids: Sequence[str], ranked: RankedList) -> NDArray[np.float32]
 
 
 def known_positives(inputs: AnalysisInputs, split: str) -> dict[str, list[str]]:
-    """Return the positives in the corpus (without one, all) by query of a split; queries without any are left out."""
+    """Return positives by query of a split, only those in the corpus if there is one; omit queries without any."""
     known = inputs.relevant()
     query_ids = [query_id for query_id in inputs.query_ids("run", split) if query_id in known]
     there = frozenset(inputs.copies([doc_id for query_id in query_ids for doc_id in known[query_id]]))

@@ -1,4 +1,4 @@
-"""`recommend`: whether to train with mined negatives, decided by short runs compared on dev queries, or by a rule."""
+"""`recommend`: decide whether to train with mined negatives, by short runs compared on dev queries, or by a rule."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -52,8 +52,8 @@ def recommend(
 ) -> "RecommendedNegatives":
     """Choose how to train on a collection by comparing short training runs, show why, and write a recipe for it.
 
-    The model is trained with in-batch negatives alone and with the top documents of its lists as negatives, each at
-    three learning rates. The dev queries compare the results with the untrained model and, if installed, with BM25.
+    The model is trained with in-batch negatives alone, and with the top documents of its ranked lists as negatives, at
+    three learning rates each. On dev queries, all are compared with the untrained model and, if installed, with BM25.
 
     Raises:
         UsageError: the split is the test split.
@@ -84,7 +84,7 @@ def recommend(
 class Trials:
     """The training runs to compare, of `steps` steps each (0: none), with the training options `options`.
 
-    split: the queries to choose on. rates: learning rates. usual: a model kind's defaults. bm25: whether to run BM25.
+    split: the queries to choose on. rates: learning rates. usual: defaults for this model. bm25: whether to run BM25.
     """
 
     split: str
@@ -101,7 +101,7 @@ class Trials:
         return int(self.options.get("batch_size", training_options.LearningOptions.batch_size))
 
     def fitted(self, model: model_specs.ModelSpec) -> "Trials":
-        """Return the trials with the rates and the temperature for a model, and BM25 if Pyserini is installed.
+        """Return the trials with the rates and the temperature for a model, and with BM25 if Pyserini is installed.
 
         The temperature is 1 for scores other than cosines. A static model has no weight decay, as in star-static.
         """
@@ -138,7 +138,7 @@ class Trials:
         return stages | {"trials": {"stage": "evaluate", "runs": runs, "split": self.split, "metrics": [METRIC]}}
 
     def recipe(self, rates: Mapping[str, float], chosen: str, tested: str) -> dict[str, Any]:
-        """Return stages and outputs of a recipe that trains both arms, tests on `tested`, and outputs arm `chosen`."""
+        """Return stages and outputs of a recipe that trains both arms, tests on split `tested` and outputs `chosen`."""
         beside, runs = self._beside(tested)
         stages = {"index": {"stage": "encode"}, **beside, "train-run": self._list("train"), "negatives": _MINING}
         for arm, name in _TRAINED.items():
@@ -185,9 +185,9 @@ _TRAINED = {ALONE: ALONE, FIRST: "model"}
 
 @dataclass(frozen=True)
 class RecommendedNegatives:
-    """The chosen way to train, with its reasons and its recipe; keys: the keys of the artifacts behind these.
+    """The recommended way to train, with its reasons and recipe. keys: the keys of the artifacts that it is based on.
 
-    ranks: ranks of positives. rows: results, None without training. dataset: the dataset's facts. tree: trials' recipe.
+    ranks: ranks of positives. rows: results, None without training. dataset: dataset facts. tree: the trials' recipe.
     """
 
     ranks: Mapping[str, Any] = field(repr=False)
@@ -208,7 +208,7 @@ class RecommendedNegatives:
         return self._guess[0] if rows is None else max(ARMS, key=lambda arm: float(rows[arm]["mean"]))
 
     def answer(self) -> str:
-        """Return the advice in one or two sentences."""
+        """Return the advice in one or two sentences, with the scores behind it if models were trained."""
         best, rows = ARMS[self.arm], self.rows
         if rows is None:
             return f"A guess without training runs: {best}."
@@ -238,7 +238,7 @@ class RecommendedNegatives:
         return {**answer, "trials": self.rows, "ranks": ranks, "documents": self.dataset["documents"]}
 
     def recipe(self, path: Path) -> str:
-        """Return the recipe as YAML, with the reasons and, for the file `path`, the command to run it as comments."""
+        """Return the recipe as YAML. Comments give the reasons, and the command to run the recipe from file `path`."""
         trials, rows = self.trials, self.rows
         tested = "test" if self.dataset["splits"].get("test", {}).get("queries") else trials.split
         head = [f"Chosen by `hardneg recommend` on the queries of split {trials.split}", " "]
@@ -263,7 +263,7 @@ class RecommendedNegatives:
         stores.replace_text(file, self.recipe(file))
 
     def section(self) -> tables.Section:
-        """Return the table of training runs, if there are any, with the reasons, but without the answer."""
+        """Return the reasons, and the table of training runs if there are any, but not the answer."""
         return tables.Section("", [rule.table(self.rows)] if self.rows else [], lines=self.reasons())
 
     def __repr__(self) -> str:

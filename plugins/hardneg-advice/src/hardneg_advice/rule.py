@@ -10,28 +10,28 @@ from hardneg_advice.positive_ranks import percent, rank_in_words
 SHIPPED, LEXICAL = "as shipped", "BM25"
 ALONE, FIRST = "in-batch", "first"
 TOP = 10
-"""The number of documents from the top of each list that the arm `first` uses as negatives."""
+"""The number of top documents of each list that the arm `first` uses as negatives."""
 ARMS = {ALONE: "in-batch negatives alone", FIRST: f"topk, {TOP} per query"}
 LABELS = {SHIPPED: "the model as shipped", **ARMS, LEXICAL: LEXICAL}
 METRIC = "mrr@10"
 LEVEL = 0.01
 MOST_ABOVE, UNKNOWN = 0.5, (0.45, 0.6)
-"""The largest share of top documents scored above the positive at which the rule uses them; the range of doubt."""
+"""The rule uses top documents if at most this share of them scores above the positive; the range of doubtful shares."""
 FEW = 50
 """The minimum number of queries for a reliable choice."""
 
 
 def trial(arm: str, rate: float) -> str:
-    """Return the name of the stage that trains an arm at a learning rate, and of the stage's row in the results."""
+    """Return the name of the stage that trains an arm at a learning rate; its row in the results has the same name."""
     return f"{arm} at {rate:g}"
 
 
 def compare(measured: Mapping[str, Mapping[str, float]], rates: Sequence[float]) -> dict[str, dict[str, Any]]:
     """Return the results by row: the model as shipped, each arm at its best rate, and BM25 if it was measured.
 
-    measured: the metric by row and dev query. rates: the rates tried. `best`: whether the mean is the highest, BM25
-    excluded (the first, if tied). `p`: the larger p of two paired tests against the best row, Holm-corrected over all
-    pairs, as the best row is chosen by its scores. `as_good`: not significantly different from the best.
+    measured: scores by row and dev query. rates: the rates tried. In a row, `best` is true for the highest mean except
+    BM25 (the first, if tied). `p` is the larger p of two paired tests against the best row, Holm-corrected over all
+    pairs because the best row is chosen by its scores. `as_good` is true if this p is at least `LEVEL`.
     """
     by_rate = {arm: {rate: fmean(measured[trial(arm, rate)].values()) for rate in rates} for arm in ARMS}
     best_rate = {arm: max(means, key=means.__getitem__) for arm, means in by_rate.items()}
@@ -64,7 +64,7 @@ def ends_of(row: Mapping[str, Any]) -> str:
 
 
 def sentences(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield sentences: first on the significant differences between rows, and after that on reasons for doubt."""
+    """Yield sentences on the significant differences between rows, followed by reasons for doubt."""
     test = f"paired tests over the queries, level {LEVEL:g}, Holm's correction over all pairs"
     best = next(row for row in rows.values() if row["best"])
     good = [LABELS[name] for name, row in rows.items() if row["as_good"] and name != LEXICAL]
@@ -97,7 +97,7 @@ def table(rows: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def advice(ranks: Mapping[str, Any], documents: int, batch: int) -> tuple[str, str]:
-    """Return the arm to train, chosen without any trial, and the reason; the first condition that holds decides.
+    """Return the arm that the rule chooses without training runs, and the reason.
 
     ranks: results of analysis `positive-ranks`. documents: size of the corpus. batch: queries per step.
     """
@@ -116,7 +116,7 @@ def advice(ranks: Mapping[str, Any], documents: int, batch: int) -> tuple[str, s
 
 
 def doubts(ranks: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the limits of the rule, in sentences."""
+    """Yield sentences on the limits of the rule."""
     yield (
         "This is a guess: on new collections, the rule was never shown to be better than in-batch negatives alone, and "
         "it was worse on two of eight, by .013 and .020 MRR@10. The learning rate matters more; this chooses none."

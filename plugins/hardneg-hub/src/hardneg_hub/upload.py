@@ -77,7 +77,7 @@ def listed_files(
 ) -> dict[str, Path]:
     """Return the files in a folder that a manifest lists, verified as unchanged, by name. Others are added to `notes`.
 
-    artifact: has the manifest. part: the folder's path in it. changed: names of files that may differ from the manifest.
+    artifact: contains the folder, at path `part`. changed: names of files that may differ from the manifest.
 
     Raises:
         ArtifactError: a file is missing or has changed.

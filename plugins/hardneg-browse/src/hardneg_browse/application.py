@@ -71,7 +71,7 @@ class Access:
     def refusal(self, request: Request) -> str | None:
         """Return why a request must be refused, or None if it is allowed.
 
-        A request needs this server's host name (against DNS rebinding), a token and, for a form, this site's origin.
+        A request needs this server's host name (against DNS rebinding), the token and, for a form, this site's origin.
         """
         headers, host = request.headers, request.headers.get("host", "")
         if host not in {f"{HOST}:{self.port}", f"localhost:{self.port}"}:
@@ -126,7 +126,7 @@ class Guard:
 
 
 def page(name: str, templates: Environment | None = None, **content: Any) -> str:
-    """Return the page `name` as HTML, rendered with `content`. templates: default: those of the server."""
+    """Return the page `name` as HTML, rendered with `content`. templates: by default, those of the server."""
     return (templates or _server_templates()).get_template(f"{name}.html.j2").render(content)
 
 
@@ -205,7 +205,7 @@ class Site:
         return {"/": self.queries, "/query": self.query, "/suspicious": self.suspicious, "/marks": self.marked}
 
     def queries(self, asked: Mapping[str, str]) -> str:
-        """Render the search box and one page of matching queries. asked: the parameters words, page and list."""
+        """Render the search box and one page of matching queries. asked: parameters `words`, `page` and `list`."""
         words, label = asked.get("words", ""), self._label(asked)
         matches = self.browsed.search.page(words[:_QUERY], _number(asked.get("page", "1")))
         search, listed = self.browsed.search, self.browsed.lists[label]
@@ -217,7 +217,7 @@ class Site:
         return self._page("queries", label, matches=matches, rows=rows, words=words)
 
     def query(self, asked: Mapping[str, str]) -> str | None:
-        """Render one query, or return None if its id is unknown. asked: the parameters q (the id) and list."""
+        """Render one query, or return None if its id is unknown. asked: parameters `q` (the id) and `list`."""
         query_id, label = asked.get("q", ""), self._label(asked)
         if query_id not in self.browsed.positions:
             return None
@@ -226,7 +226,7 @@ class Site:
         return self._page("query", label, shown=shown, around=around)
 
     def suspicious(self, asked: Mapping[str, str]) -> str:
-        """Render one page of the most suspicious negatives of all queries. asked: the parameters page and list."""
+        """Render one page of the most suspicious negatives of all queries. asked: parameters `page` and `list`."""
         label = self._label(asked)
         surveyed = self.survey.lists[label]
         worst = surveyed.most_suspicious()
@@ -249,12 +249,12 @@ class Site:
         return self._page("suspicious", label, **shown)
 
     def marked(self, asked: Mapping[str, str]) -> str:
-        """Render the list of all marks. asked: the parameter list."""
+        """Render the list of all marks. asked: parameter `list`, the label of a list of negatives."""
         rows = [(query_id, beginning(self.browsed.text(query_id)), doc_id) for query_id, doc_id in self.marks.all()]
         return self._page("marks", self._label(asked), rows=rows)
 
     def mark(self, form: dict[str, str]) -> str | None:
-        """Set or remove the mark in a form. Return the page to open next, or None if the query or document is unknown.
+        """Set or remove the mark that a form requests. Return the next address; None for an unknown query or document.
 
         Raises:
             HardnegError: the file of marks cannot be written.

@@ -33,7 +33,7 @@ _WORDS = 8
 
 @dataclass(frozen=True)
 class QueryMatches:
-    """One page of matching queries. positions: their rows. total: matches on all pages. page: its number, from 1."""
+    """One page of matching queries. positions: row numbers. total: matches on all pages. page: its number, from 1."""
 
     positions: Sequence[int]
     total: int
@@ -175,7 +175,7 @@ class Browsed:
 
     @cached_property
     def search(self) -> QuerySearch:
-        """The queries of the split, or of all files without a collection. `first` keeps only those with negatives."""
+        """Queries of the split or, without a collection, of all files. `first`: only the first ones with negatives."""
         if self.collection is not None:
             queries = self.collection.queries(self.sources.split)
             found = QuerySearch(queries.query_ids, queries.texts)

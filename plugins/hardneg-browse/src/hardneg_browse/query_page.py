@@ -15,7 +15,7 @@ from hardneg.plugin import Document, RankedList, word_terms
 from hardneg_browse.browsed import Browsed
 
 SHOWN = 700
-"""Number of characters of a text that are shown before the reader expands it."""
+"""Number of characters of a text that are shown until the reader expands it."""
 OPENED = 20_000
 """Maximum number of characters of a text on a page, which also shows the full length."""
 
@@ -31,7 +31,7 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 
 class CutText(NamedTuple):
-    """A text in two parts, as HTML: start, rest. length: of the full text. cut: whether the parts omit its end."""
+    """A text for a page. start, rest: two parts, as HTML. length: of the full text. cut: whether its end is omitted."""
 
     start: Markup
     rest: Markup
@@ -132,7 +132,7 @@ def resemblance(first: Shingles, second: Shingles) -> float:
 def above(negative: Standing | None, positive: Standing | None, listed: int) -> float:
     """Return 1 - rank of the negative / rank of the best positive, or 0 if the negative ranks below it or is unlisted.
 
-    Without a listed positive, its rank counts as `listed` + 1. listed: number of documents in the list.
+    If no positive is listed, the best rank counts as `listed` + 1. listed: number of documents in the list.
     """
     if negative is None:
         return 0.0
@@ -202,7 +202,7 @@ WHY = {
 
 
 class ShownDocument(NamedTuple):
-    """A document on the page. standings: in each run, None if unlisted. marked: whether a reader marked it relevant."""
+    """A document on the page. standings: rank and score in each run, or None. marked: whether a reader marked it."""
 
     doc_id: str
     title: str
@@ -225,7 +225,7 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True)
 class QueryPage:
-    """The content of a query's page. candidates: how many there were, None if unknown. mined: whether it was mined."""
+    """The content of a query's page. candidates: how many it had, None if unknown. mined: whether the list has it."""
 
     query_id: str
     text: str
@@ -310,7 +310,7 @@ class ListSurvey:
 
 
 class Survey:
-    """A pass that scores the negatives of all queries. `lists` has the results so far, at any time."""
+    """A pass that scores the negatives of all queries. `lists` holds the results so far."""
 
     def __init__(self, browsed: Browsed) -> None:
         self._browsed = browsed

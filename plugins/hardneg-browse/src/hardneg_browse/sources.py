@@ -45,10 +45,10 @@ class BrowseSources:
 
 
 def of_run_folder(folder: Path, store: stores.Store, split: str | None = None) -> BrowseSources:
-    """Return the sources of a run folder, read from the store. split: default: that of the first negatives, or train.
+    """Return the sources of a run folder, read from the store. split: by default, that of the first negatives or train.
 
-    They all belong to the collection of the first negatives or, if there are none, of the first run. Other collections
-    are excluded because generated queries have different ids and texts.
+    They all belong to one collection, because generated queries have different ids and texts. It is the collection of
+    the first negatives or, if there are none, of the first run.
 
     Raises:
         DataError: not a run folder, or the store has none of its artifacts.

@@ -74,7 +74,7 @@ class VectorCache:
     """
 
     def __init__(self, path: Path, most_bytes: int) -> None:
-        """Open or create the file. The oldest vectors are deleted when they exceed `most_bytes` in total."""
+        """Open or create the file. If its content exceeds `most_bytes`, the oldest vectors are deleted."""
         self._path, self._most, self._lock = path, most_bytes, Lock()
         self._file: sqlite3.Connection | None = None
         try:

@@ -49,7 +49,7 @@ class RecordedRun:
 
     @property
     def dataset_id(self) -> str | None:
-        """The dataset's id on the hub, or None for other datasets."""
+        """The dataset's id on the hub, or None if it is not from the hub."""
         loader, _, source = self.dataset.partition(":")
         return source if loader == "hf" and "/" in source else None
 
@@ -94,7 +94,7 @@ class RecordedRun:
 
     @cached_property
     def evaluation(self) -> Any:
-        """The `evaluate` stage of the recipe that has the systems of the metrics file, or None."""
+        """The `evaluate` stage that scored the systems in the metrics file, or None if there is none."""
         systems = list(self.measured.results) if self.measured else None
         stages = (spec for spec in self.stages.values() if spec.stage == "evaluate")
         return next((spec for spec in stages if list(spec.runs) == systems), None)
@@ -106,9 +106,9 @@ class RecordedRun:
         return "written queries" if spec and recipe and spec.on_written_queries(recipe.view("")) else "queries"
 
     def scores(self, model: str) -> tuple[list[str], dict[str, Any]]:
-        """Return the systems that search with only the model of a stage, and their metrics and those of the baselines.
+        """Return the systems that search with only the model of a stage, and the metrics of them and of the baselines.
 
-        Metrics are as in a metrics file, for all systems if there are no baselines. Without evaluation, both are empty.
+        The format is that of a metrics file. Without baselines, all systems are included; without evaluation, none.
         """
         content, spec = self.measured, self.evaluation
         if content is None or spec is None:
@@ -145,7 +145,7 @@ searcher = open_store(Path(folder))"""
 
 
 def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str, paragraphs: Sequence[str]) -> str:
-    """Return the hub card of a model: the card in its folder (`text`) with scores, origin and the repository's name.
+    """Return the hub card of a model: `text`, the card in its folder with the user's additions, plus scores and origin.
 
     repo: the repository. model: the stage of `run` that trained the model. paragraphs: text about its origin to add.
 

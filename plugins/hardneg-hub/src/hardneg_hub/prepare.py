@@ -87,7 +87,7 @@ def prepare(
 ) -> Upload:
     """Prepare an upload without contacting the hub; tables are written to the folder `scratch`.
 
-    what: one of `UPLOADS`; default: a run folder's model, else what is found. encoder: repository of an index's model.
+    what: one of `UPLOADS`; default: a run folder's model, or what is there. encoder: repository of an index's model.
 
     Raises:
         UsageError: the folder does not contain `what`, or a name is invalid.

@@ -85,7 +85,7 @@ class Push:
 
     @classmethod
     def planned(cls, upload: Upload, repo: str, public: bool = False, message: str = "") -> "Push":
-        """Look up a repository and return the push to it. A repository name without an owner belongs to the user.
+        """Look up a repository and return a push of `upload` to it. If `repo` names no owner, the user is the owner.
 
         Raises HubError if the user is not logged in or the hub does not answer.
         """

@@ -89,8 +89,8 @@ def _p_mrr(run: Mapping[str, RankedList], query: str, doc_ids: Sequence[str]) ->
 def rank_change(original: int, changed: int) -> float:
     """Return p-MRR for one document, between -1 and 1: above 0 if its rank falls, below 0 if it rises.
 
-    original, changed: its rank, from 1, under each instruction; without a rank, the one after the last. With
-    MRR = 1 / rank, the value is MRR_og / MRR_new - 1 if the document rises, else 1 - MRR_new / MRR_og.
+    original, changed: its ranks, from 1, under the two instructions; an unlisted document has the rank after the last.
+    With MRR = 1 / rank, the value is MRR_og / MRR_new - 1 if the document rises, else 1 - MRR_new / MRR_og.
 
     Source: Weller et al., FollowIR (2024), p-MRR.
     """

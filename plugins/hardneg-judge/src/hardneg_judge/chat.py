@@ -60,7 +60,7 @@ class Chat(ChatServer):
     def asking(self, judging: bool = False) -> "Asking":
         """Open a session that counts requests and tokens.
 
-        judging: whether a passage without a readable verdict scores nan instead of 0, unless `unreadable` is `relevant`.
+        judging: if true, a passage without a readable verdict scores nan, not 0, unless `unreadable` is `relevant`.
 
         Raises:
             ModelError: the key is missing.
@@ -131,7 +131,7 @@ class ChatFilter(Chat):
             raise ValueError(f"depth: must be above 0, not {self.depth}")
 
     def reasons(self, candidates: Iterable[Candidates], texts: protocols.FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield a mapping for each query: dropped candidates to `relevant`, `unreadable` or `unjudged`. Positives stay.
+        """Yield, per query, the dropped candidates and why: `relevant`, `unreadable` or `unjudged`. Positives are kept.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.

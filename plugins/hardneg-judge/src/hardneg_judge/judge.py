@@ -22,7 +22,7 @@ PAIRS = 4096
 
 
 class Level(BaseModel):
-    """A judge: either a reranker or a plugin. relevant_from: the lowest score that counts as relevant.
+    """A judge, set by either `reranker` or `plugin`. relevant_from: the lowest score that counts as relevant.
 
     reranker: the stage that trained the judge. plugin: a reranker that no stage trains, such as `chat`.
     """
@@ -73,7 +73,7 @@ class Judged:
     """A query's first n mined negatives with the judges' verdicts.
 
     flag, decide: float32 [n], the scores of the first and the second judge, nan where missing.
-    relevant: bool [n], judged relevant. unread: bool [n], the second judge was asked but gave no readable verdict.
+    relevant: bool [n], whether judged relevant. unread: bool [n], whether the second judge was asked but gave no score.
     """
 
     mined: hp.Negatives
@@ -83,7 +83,7 @@ class Judged:
     unread: NDArray[np.bool_]
 
     def left(self, outcome: Outcome) -> hp.Negatives | None:
-        """Return the query's negatives after `outcome`, with those dropped; None if the query is dropped."""
+        """Return the remaining negatives and a record of the dropped ones; None if `outcome` drops the query."""
         if outcome == "drop-query" and self.relevant.any():
             return None
         item, dropped = self.mined, self.relevant | self.unread

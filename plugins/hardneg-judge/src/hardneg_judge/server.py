@@ -247,7 +247,7 @@ class ChatSession(server.ModelServer):
         return Reply(answer, False, values, whole)
 
     def in_order(self, groups: Iterable[Sequence[Callable[[], Result]]]) -> Iterator[list[Result]]:
-        """Run calls concurrently, and yield each group's results, in order. A bounded number of calls starts ahead."""
+        """Run calls concurrently, and yield each group's results, in order. A bounded number is started ahead."""
         waiting, ahead = deque[list[Future[Result]]](), 0
         try:
             for group in groups:

@@ -16,7 +16,7 @@ MISSING = "queries missing from answers"
 class ChatWriter(ChatServer):
     """A language model, on a server with OpenAI's /v1/chat/completions API, that writes queries for passages.
 
-    Each passage is one request. Answers are cached on this machine by model, parameters and message, so that no
+    Each passage takes one request. Answers are cached on this machine by model, parameters and message, so that no
     request is repeated.
 
     Source: Bonifacio, Abonizio, Fadaee and Nogueira, InPars: Data Augmentation for Information Retrieval using Large

@@ -71,7 +71,7 @@ class QuerySearch:
 
 
 TOP = 20
-"""Maximum number of a run's top documents to show as negatives of a query."""
+"""Maximum number of documents per query that are shown as negatives from a run."""
 
 
 class MinedFile:
@@ -200,7 +200,7 @@ class Browsed:
         return "" if position is None else self.search.texts[position]
 
     def documents(self, doc_ids: Sequence[str]) -> dict[str, Document]:
-        """Return the documents with these ids, by id. Ids that are not in the corpus are omitted."""
+        """Return the documents with these ids, by id. Unknown ids are omitted; without a collection, all are."""
         if self.collection is None:
             return {}
         rows = self.collection.corpus.rows(doc_ids)

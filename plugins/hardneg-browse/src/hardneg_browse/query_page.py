@@ -106,7 +106,7 @@ class Standing(NamedTuple):
 
 
 def standings(ranked: RankedList, doc_ids: Collection[str]) -> dict[str, Standing]:
-    """Return rank and score of the given documents in a ranked list, by id. Unlisted documents are omitted."""
+    """Return the ranks and scores of documents in a ranked list, by id. Unlisted documents are omitted."""
     wanted = set(doc_ids)
     listed = zip(ranked.doc_ids, ranked.scores.tolist(), strict=True)
     return {doc_id: Standing(rank, score) for rank, (doc_id, score) in enumerate(listed, 1) if doc_id in wanted}
@@ -225,7 +225,7 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True)
 class QueryPage:
-    """The content of a query's page. candidates: how many it had, None if unknown. mined: whether the list has it."""
+    """The content of a query's page. candidates: their number, if known. mined: whether the list contains the query."""
 
     query_id: str
     text: str

@@ -271,7 +271,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def form_in(folder: Path) -> str | None:
-    """Return what an index stores: `weights`, `token-vectors` or `vectors`; None for other folders."""
+    """Return what an index stores: `weights`, `token-vectors` or `vectors`; None for other indexes and folders."""
     if (folder / "sparse.json").exists():
         return "weights"
     if not (folder / "index").exists() and not (folder / SHARDS).exists():

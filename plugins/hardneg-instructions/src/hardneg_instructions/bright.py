@@ -24,7 +24,7 @@ class Bright:
         source: a copy of `xlangai/BRIGHT`, with files such as `documents/biology-00000-of-00001.parquet`.
         domain: the domain to read, such as `biology`.
         examples: the table of queries, such as `gpt4_reason`, which includes the reasoning of a language model.
-        long: whether to read whole pages (`long_documents`), which `gold_ids_long` judges.
+        long: whether to read whole pages, from `long_documents`, with the judgements in `gold_ids_long`.
     """
 
     source: str
@@ -67,7 +67,7 @@ class BrightDomain:
     gold: str
 
     def documents(self) -> Iterator[Document]:
-        """Return an iterator over the corpus, in the table's order."""
+        """Return an iterator over the documents, in the order of the table."""
         return (Document(_id(row, "id"), row.text("content")) for row in read_tables(self.corpus))
 
     def splits(self) -> Sequence[str]:
@@ -75,7 +75,7 @@ class BrightDomain:
         return ["test"]
 
     def queries(self, split: str) -> Iterator[Query]:
-        """Return an iterator over the queries, in the table's order; `split` can only be `test`."""
+        """Return an iterator over the queries, in the order of the table. `split` can only be `test`."""
         return (Query(_id(row, "id"), row.text("query")) for row in read_tables(self.examples))
 
     def qrels(self, split: str) -> Iterator[Judgement]:

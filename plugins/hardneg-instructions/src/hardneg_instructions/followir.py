@@ -79,7 +79,7 @@ class FollowIRCollection:
     template: str
 
     def documents(self) -> Iterator[Document]:
-        """Yield the corpus, in the table's order."""
+        """Yield the documents in the order of the table."""
         for row in read_tables(self.files["corpus"]):
             yield Document(_id(row), row.text("text"), row.optional("title"))
 
@@ -88,7 +88,7 @@ class FollowIRCollection:
         return list(_SPLITS)
 
     def queries(self, split: str) -> Iterator[Query]:
-        """Yield the queries of a split. The template adds the instruction to each query."""
+        """Yield the queries of a split with their instructions. Raises DataError if an instruction is missing."""
         for row in read_tables(self.files["queries"]):
             query_id, text = _id(row), row.text("text")
             if self.files["instruction"]:

@@ -1,4 +1,4 @@
-"""Verbs `candidate-lists` and `judged-negatives`, which write a collection's own documents for each query as a run."""
+"""Verbs `candidate-lists` and `judged-negatives`, which write runs of documents that a collection lists or judges."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ _LISTED, _JUDGED = 1000, 3
 
 
 class CandidateLists(stages.RunSpec):
-    """Lists the documents that a table, such as FollowIR's `top_ranked`, gives for each query, in table order.
+    """Lists documents for each query of a split from a table, such as FollowIR's `top_ranked`, in table order.
 
     A row has a query and a document (`qid`, `pid`), or a query and all its documents (`query-id`, `corpus-ids`). The
     list of query 310 also applies to 310-og and 310-changed.

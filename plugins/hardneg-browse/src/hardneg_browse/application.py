@@ -201,7 +201,7 @@ class Site:
 
     @property
     def pages(self) -> Mapping[str, Callable[[Mapping[str, str]], str | None]]:
-        """The methods that render pages, by URL path. They take query parameters and return HTML, or None if not found."""
+        """Methods that render pages, by URL path. Each takes query parameters and returns HTML or None."""
         return {"/": self.queries, "/query": self.query, "/suspicious": self.suspicious, "/marks": self.marked}
 
     def queries(self, asked: Mapping[str, str]) -> str:

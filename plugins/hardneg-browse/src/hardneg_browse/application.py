@@ -1,4 +1,4 @@
-"""The pages, without scripts: on a guarded server for one reader on this machine, or as static files."""
+"""The web pages, without scripts, served to one reader on this machine or exported as static files."""
 
 import hmac
 import re
@@ -27,7 +27,7 @@ from hardneg_browse.query_page import Survey, beginning, clean, query_page
 from hardneg_browse.sources import Marks
 
 _PIECES = re.compile(r"[^._/:-]*[._/:-]+|[^._/:-]+")
-"""Parts of an id: letters and digits with the punctuation after them."""
+"""Pattern for the parts of an id. A part ends after its punctuation."""
 
 QUERIES = 200
 """Maximum number of queries to export."""
@@ -48,14 +48,14 @@ HEADERS = (
 
 @dataclass(frozen=True)
 class Access:
-    """Access control of a server, for one reader on this machine who has its token. port: the server's port."""
+    """Access control for a local server that requires a secret token. port: the server's port."""
 
     port: int
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     @property
     def address(self) -> str:
-        """Address to open, with the token."""
+        """URL of the first page, including the token."""
         return f"http://{HOST}:{self.port}/?token={self.token}"
 
     @property
@@ -65,13 +65,13 @@ class Access:
 
     @property
     def cookie(self) -> str:
-        """Value of the Set-Cookie header; the cookie is hidden from scripts and from requests of other sites."""
+        """Set-Cookie header that stores the token. Scripts cannot read the cookie; other sites cannot send it."""
         return f"hardneg-{self.port}={self.token}; Path=/; HttpOnly; SameSite=Strict"
 
     def refusal(self, request: Request) -> str | None:
-        """Return the reason to refuse a request, or None.
+        """Return why a request must be refused, or None if it is allowed.
 
-        Requests for another host name (DNS rebinding) and forms from another site (by their origin) are refused.
+        A request needs this server's host name (against DNS rebinding), the token and, for a form, this site's origin.
         """
         headers, host = request.headers, request.headers.get("host", "")
         if host not in {f"{HOST}:{self.port}", f"localhost:{self.port}"}:
@@ -98,8 +98,8 @@ class Access:
 class Guard:
     """ASGI middleware that answers refused requests itself and adds headers to every response.
 
-    policy: the Content-Security-Policy. refused: renders a reason; entered: renders the page that redirects a reader
-    who opened the address with the token.
+    policy: the Content-Security-Policy. refused: renders the page that gives a reason. entered: renders the page that
+    redirects a reader who has opened the address with the token.
     """
 
     def __init__(self, app: Any, access: Access, policy: str, refused: Any, entered: Any) -> None:
@@ -126,18 +126,18 @@ class Guard:
 
 
 def page(name: str, templates: Environment | None = None, **content: Any) -> str:
-    """Render the page `name` with the given content; templates: by default, the server's."""
+    """Return the page `name` as HTML, rendered with `content`. templates: by default, those of the server."""
     return (templates or _server_templates()).get_template(f"{name}.html.j2").render(content)
 
 
 @cache
 def style() -> str:
-    """The style sheet of all pages."""
+    """Return the style sheet of all pages."""
     return (files("hardneg_browse") / "templates" / "style.css").read_text("utf-8")
 
 
 def policy(forms: str) -> str:
-    """Return a Content-Security-Policy without scripts or fetches; forms: the permitted targets of forms."""
+    """Return a Content-Security-Policy that forbids scripts and fetches. forms: where forms may be sent."""
     digest = b64encode(sha256(style().encode()).digest()).decode()
     return (
         f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; form-action {forms}; base-uri 'none'; "
@@ -151,7 +151,7 @@ def _server_templates() -> Environment:
 
 
 def _templates(link: Callable[..., str], **static: object) -> Environment:
-    """The templates; link: the address of a page; static: values for pages without a server; empty on a server."""
+    """Return the templates. link: returns the address of a page. static: values for exported pages, else empty."""
     environment = Environment(
         loader=PackageLoader("hardneg_browse"),
         autoescape=True,
@@ -176,13 +176,13 @@ def breaks(name: str) -> Markup:
 
 
 def link(path: str, **query: object) -> str:
-    """Return the address of a path on this server with query parameters; those that are None are left out."""
+    """Return the address of a path on this server with the query parameters that are not None."""
     parameters = {name: str(value) for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(parameters)}" if parameters else path
 
 
 def figure(value: float | None) -> str:
-    """Format a score with four significant digits; a dash for None."""
+    """Format a score with four significant digits; None becomes a dash."""
     return "–" if value is None else f"{value:.4g}"
 
 
@@ -191,7 +191,7 @@ _QUERY = 300
 
 @dataclass
 class Site:
-    """The pages of a browser: the data shown, a survey of the data, the marks, and the access control with tokens."""
+    """The pages of `hardneg browse`, with the data they show, its survey, the reader's marks and the access control."""
 
     browsed: Browsed
     survey: Survey
@@ -201,11 +201,11 @@ class Site:
 
     @property
     def pages(self) -> Mapping[str, Callable[[Mapping[str, str]], str | None]]:
-        """The methods that render pages, by path; each takes the parameters of the address."""
+        """Methods that render pages, by URL path. Each takes query parameters and returns HTML or None."""
         return {"/": self.queries, "/query": self.query, "/suspicious": self.suspicious, "/marks": self.marked}
 
     def queries(self, asked: Mapping[str, str]) -> str:
-        """Render the search box and a page of queries."""
+        """Render the search box and one page of matching queries. asked: parameters `words`, `page` and `list`."""
         words, label = asked.get("words", ""), self._label(asked)
         matches = self.browsed.search.page(words[:_QUERY], _number(asked.get("page", "1")))
         search, listed = self.browsed.search, self.browsed.lists[label]
@@ -217,7 +217,7 @@ class Site:
         return self._page("queries", label, matches=matches, rows=rows, words=words)
 
     def query(self, asked: Mapping[str, str]) -> str | None:
-        """Render one query; None for an unknown id."""
+        """Render one query, or return None if its id is unknown. asked: parameters `q` (the id) and `list`."""
         query_id, label = asked.get("q", ""), self._label(asked)
         if query_id not in self.browsed.positions:
             return None
@@ -226,7 +226,7 @@ class Site:
         return self._page("query", label, shown=shown, around=around)
 
     def suspicious(self, asked: Mapping[str, str]) -> str:
-        """Render the most suspicious negatives of all queries."""
+        """Render one page of the most suspicious negatives of all queries. asked: parameters `page` and `list`."""
         label = self._label(asked)
         surveyed = self.survey.lists[label]
         worst = surveyed.most_suspicious()
@@ -249,12 +249,12 @@ class Site:
         return self._page("suspicious", label, **shown)
 
     def marked(self, asked: Mapping[str, str]) -> str:
-        """Render the list of all marks."""
+        """Render the list of all marks. asked: parameter `list`, the label of a list of negatives."""
         rows = [(query_id, beginning(self.browsed.text(query_id)), doc_id) for query_id, doc_id in self.marks.all()]
         return self._page("marks", self._label(asked), rows=rows)
 
     def mark(self, form: dict[str, str]) -> str | None:
-        """Set or remove a mark as a form asks, and return the next address; None for an unknown query or document.
+        """Set or remove the mark that a form requests. Return the next address; None for an unknown query or document.
 
         Raises:
             HardnegError: the file of marks cannot be written.
@@ -276,7 +276,7 @@ class Site:
         return link("/query", q=query_id, list=label) + f"#negative-{number}"
 
     def message(self, title: str, text: str, status: int) -> Response:
-        """Return a page with one message; status: the HTTP status."""
+        """Return a response whose page shows only a message. status: the HTTP status."""
         return HTMLResponse(page("message", title=title, text=text), status)
 
     def _page(self, name: str, label: str, **content: Any) -> str:
@@ -299,9 +299,9 @@ class Site:
 
 
 def export_pages(browsed: Browsed, marks: Marks, folder: Path, count: int = QUERIES) -> int:
-    """Write the first `count` queries that have negatives as pages that need no server; return the number of queries.
+    """Export the first `count` queries with negatives as static HTML pages and return the number of exported queries.
 
-    `folder/index.html` is the first page. All linked pages are written, about 40 kB per query and list.
+    `folder` must exist. Its `index.html` is the first page. Each query takes about 40 kB per list of negatives.
     """
     part = replace(browsed, first=count)
     labels, asked = list(part.lists), list[tuple[str, str, dict[str, str]]]()
@@ -327,7 +327,7 @@ def export_pages(browsed: Browsed, marks: Marks, folder: Path, count: int = QUER
 
 
 def application(site: Site) -> Guard:
-    """Return the ASGI application that shows the pages and saves marks, behind a guard."""
+    """Return the ASGI application that serves the pages and saves marks, wrapped in a `Guard`."""
     routes = [Route(path, _shows(make, site), methods=["GET"]) for path, make in site.pages.items()]
     pages = Starlette(routes=[*routes, Route("/mark", _marking(site), methods=["POST"])])
     return Guard(
@@ -370,12 +370,12 @@ def _marking(site: Site) -> Any:
 
 
 def _number(text: str) -> int:
-    """Parse a whole number of a few digits; 1 for anything else."""
+    """Parse an integer of up to nine digits; return 1 for any other text."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 1
 
 
 async def _form(request: Request) -> dict[str, str] | None:
-    """Read the fields of a form; None if it is too large, has too many fields, or the client disconnected."""
+    """Return the fields of a form, or None if it is too large or incomplete or has more than 20 fields."""
     body = b""
     try:
         async for chunk in request.stream():

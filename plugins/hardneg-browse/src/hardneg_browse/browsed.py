@@ -26,14 +26,14 @@ from hardneg.plugin import (
 from hardneg_browse.sources import BrowseSources
 
 PAGE = 25
-"""Queries per page."""
+"""Number of queries, or of suspicious negatives, on a page."""
 _WORDS = 8
 """Maximum number of search words; further words are ignored."""
 
 
 @dataclass(frozen=True)
 class QueryMatches:
-    """One page of matches. positions: row numbers of its queries; total: number of all matches; page: number from 1."""
+    """One page of matching queries. positions: row numbers. total: matches on all pages. page: its number, from 1."""
 
     positions: Sequence[int]
     total: int
@@ -47,7 +47,7 @@ class QueryMatches:
 
 @dataclass(frozen=True)
 class QuerySearch:
-    """Searchable queries: their ids and, in the same order, their texts, each of which may be empty."""
+    """Queries to search. texts: the text of each query, in the order of `query_ids`; empty if unknown."""
 
     query_ids: Sequence[str]
     texts: Sequence[str]
@@ -59,7 +59,7 @@ class QuerySearch:
     def page(self, wanted: str, number: int) -> QueryMatches:
         """Return page `number` of the queries whose text has every word of `wanted`, or whose id contains `wanted`.
 
-        Without words, all queries match. If there is no such page, return the nearest one.
+        Case is ignored. If `wanted` is blank, all queries match. If the page does not exist, return the nearest one.
         """
         words, whole = wanted.lower().split()[:_WORDS], wanted.lower().strip()
         found: Sequence[int] = range(len(self.query_ids))
@@ -71,11 +71,11 @@ class QuerySearch:
 
 
 TOP = 20
-"""Maximum number of a run's top documents to show as negatives of a query."""
+"""Maximum number of documents per query that are shown as negatives from a run."""
 
 
 class MinedFile:
-    """A file of mined negatives, or a run in the same format; dropped: the file of dropped candidates.
+    """An open file of mined negatives, or of a run in the same format. dropped: the file of dropped candidates.
 
     Raises:
         ArtifactError: a file is missing, truncated or in another format.
@@ -95,7 +95,7 @@ class MinedFile:
         return 0 if row is None else self._counts[row]
 
     def negatives(self, query_id: str) -> Negatives | None:
-        """Return a query's negatives, with dropped candidates if known; None for an unknown query."""
+        """Return a query's negatives, and its dropped candidates if known; None for an unknown query."""
         if (row := self._rows.get(query_id)) is None:
             return None
         mined: Negatives = self._file[row]
@@ -103,7 +103,7 @@ class MinedFile:
         return replace(mined, drops=_drops_at(*dropped)) if dropped else mined
 
     def ranked(self, query_id: str) -> RankedList:
-        """Return a query's ranked list, empty for an unknown query."""
+        """Return a query's negatives and scores as a ranked list; empty for an unknown query."""
         found = self.negatives(query_id)
         return RankedList(found.negatives, found.scores) if found else RankedList((), np.empty(0, np.float32))
 
@@ -115,7 +115,7 @@ def _drops_at(batch: Any, row: int) -> records.Drops:
 
 
 def map_run(path: Path, target: Path, task: runtime.Task) -> MinedFile:
-    """Copy a run to `target` in a memory-mapped format and open the copy; `task` advances by query.
+    """Copy a run to `target` in a memory-mapped format and open the copy; `task` advances once per query.
 
     Raises:
         DataError: the run is empty or malformed, or the lines of a query are not consecutive.
@@ -133,7 +133,7 @@ def map_run(path: Path, target: Path, task: runtime.Task) -> MinedFile:
 
 @dataclass(frozen=True)
 class TopOfRun:
-    """At most `TOP` negatives per query: the top documents of a run without the query's positives."""
+    """Negatives from a run: the first `TOP` documents per query that are not positives. positives: by query id."""
 
     run: MinedFile
     positives: Mapping[str, Sequence[str]]
@@ -149,7 +149,7 @@ class TopOfRun:
         return len(mined.negatives) if mined else 0
 
     def negatives(self, query_id: str) -> Negatives | None:
-        """Return a query's top documents as negatives; None for an unknown query."""
+        """Return a query's top documents, without positives, as negatives; None if the run has none."""
         ranked, known = self.run.ranked(query_id), self.positives.get(query_id, ())
         if not ranked.doc_ids:
             return None
@@ -160,10 +160,10 @@ class TopOfRun:
 
 @dataclass(frozen=True)
 class Browsed:
-    """The opened data of a browser.
+    """The opened data that the pages show.
 
-    lists: negatives by label; the first is the default. runs: runs by label. positives: by query, from the judgements
-    of all splits. collection: None if texts are unavailable. first: the maximum number of queries; None for all.
+    lists: negatives by label; the first is the default. runs: runs by label. positives: document ids by query id, from
+    the judgements of all splits. collection: None if texts are unavailable. first: maximum number of queries, or None.
     """
 
     sources: BrowseSources
@@ -175,7 +175,7 @@ class Browsed:
 
     @cached_property
     def search(self) -> QuerySearch:
-        """The split's queries or, without a collection, those of all files; `first`: only so many with negatives."""
+        """Queries of the split or, without a collection, of all files. `first`: only the first ones with negatives."""
         if self.collection is not None:
             queries = self.collection.queries(self.sources.split)
             found = QuerySearch(queries.query_ids, queries.texts)
@@ -191,30 +191,30 @@ class Browsed:
 
     @cached_property
     def positions(self) -> Mapping[str, int]:
-        """Row number in `search` of each query, by id."""
+        """Row number of each query in `search`, by query id."""
         return {query_id: position for position, query_id in enumerate(self.search.query_ids)}
 
     def text(self, query_id: str) -> str:
-        """Return the text of a query, empty if unknown."""
+        """Return the text of a query, or an empty string if it is unknown."""
         position = self.positions.get(query_id)
         return "" if position is None else self.search.texts[position]
 
     def documents(self, doc_ids: Sequence[str]) -> dict[str, Document]:
-        """Return the given documents that are in the corpus, by id; empty without a collection."""
+        """Return the documents with these ids, by id. Unknown ids are omitted; without a collection, all are."""
         if self.collection is None:
             return {}
         rows = self.collection.corpus.rows(doc_ids)
         return {document.doc_id: document for document in self.collection.corpus.documents_at(rows[rows >= 0])}
 
     def positives_of(self, query_id: str, label: str | None = None) -> list[str]:
-        """Return the documents judged relevant to a query, followed by other positives in the list `label`, if any."""
+        """Return the ids of documents judged relevant to a query, then its further positives in the list `label`."""
         mined = self.lists[label].negatives(query_id) if label else None
         return list(dict.fromkeys([*self.positives.get(query_id, ()), *(mined.positives if mined else ())]))
 
 
 @contextmanager
 def opened(sources: BrowseSources, progress: runtime.Progress) -> Iterator[Browsed]:
-    """Open the files; runs are converted into memory-mapped files in a temporary folder.
+    """Open the files during a `with` block; runs are converted into memory-mapped files in a temporary folder.
 
     Raises:
         ArtifactError, DataError: a file is missing, truncated or malformed.

@@ -37,7 +37,7 @@ def browse(
 ) -> None:
     """Inspect mined negatives, dropped candidates and likely false negatives in a browser.
 
-    Only this machine can open the page. `mine --also-qrels` uses the documents that you mark there as positives.
+    Only this machine can open the page. Pass the file of your marks to `mine --also-qrels` to use them as positives.
 
     Example: hardneg browse runs/star-passage-demo
 

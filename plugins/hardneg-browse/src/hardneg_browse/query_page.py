@@ -1,4 +1,4 @@
-"""The page of one query, suspicion scores of its negatives with reasons, and a survey of all queries."""
+"""The content of a query's page, suspicion scores for its negatives, and a survey of all queries."""
 
 import heapq
 import re
@@ -15,13 +15,13 @@ from hardneg.plugin import Document, RankedList, word_terms
 from hardneg_browse.browsed import Browsed
 
 SHOWN = 700
-"""Number of characters of a text to show first."""
+"""Number of characters of a text that are shown until the reader expands it."""
 OPENED = 20_000
 """Maximum number of characters of a text on a page, which also shows the full length."""
 
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _DIRECTIONS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Unicode controls of writing direction, which are removed: the letters of a text determine its direction."""
+"""Unicode characters that control writing direction. They are removed, so only letters determine direction."""
 _COMMON_WORDS = """
 a about after all also an and any are as at be because been but by can could did do does for from had has have he her
 his how i if in into is it its more most my no not of on one or other our she so some such than that the their them
@@ -31,7 +31,7 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 
 class CutText(NamedTuple):
-    """A text on a page. start, rest: its two parts; length: of the full text; cut: whether the parts omit its end."""
+    """A text for a page. start, rest: two parts, as HTML. length: of the full text. cut: whether its end is omitted."""
 
     start: Markup
     rest: Markup
@@ -40,7 +40,7 @@ class CutText(NamedTuple):
 
 
 def clean(text: str) -> str:
-    """Remove direction controls, and replace control characters except tab and newline by U+FFFD."""
+    """Return a text without direction controls; other control characters, except tab and line ends, become U+FFFD."""
     return _CONTROLS.sub("\ufffd", _DIRECTIONS.sub("", text))
 
 
@@ -50,7 +50,7 @@ def content_words(text: str) -> frozenset[str]:
 
 
 def marked(text: str, wanted: Collection[str]) -> Markup:
-    """Return a text as HTML, with every word whose case-folded form is in `wanted` in a `mark` element."""
+    """Return a text as HTML that highlights each word whose case-folded form is in `wanted`."""
     pieces, end = [], 0
     for start, stop in word_terms.term_spans(text):
         if text[start:stop].casefold() in wanted:
@@ -61,13 +61,13 @@ def marked(text: str, wanted: Collection[str]) -> Markup:
 
 
 def beginning(text: str, most: int = 300) -> str:
-    """Return a text on one line; one longer than `most` characters is cut after a word and ends in an ellipsis."""
+    """Return the start of a text on one line: at most `most` characters, with an ellipsis if the text is cut."""
     line = " ".join(clean(text[: 4 * most]).split())
     return line if len(line) <= most else line[: most - 1].rsplit(" ", 1)[0] + "…"
 
 
 def cut(text: str, wanted: Collection[str]) -> CutText:
-    """Mark the wanted words of a text; split it after a word if it is longer than `SHOWN` characters."""
+    """Highlight the words in `wanted`, and split a text of more than `SHOWN` characters between words."""
     shown = clean(text[:OPENED])
     if len(shown) <= SHOWN:
         return CutText(marked(shown, wanted), Markup(""), len(text), len(text) > OPENED)
@@ -76,7 +76,7 @@ def cut(text: str, wanted: Collection[str]) -> CutText:
 
 
 SHINGLE = 3
-"""Words per shingle."""
+"""Number of words in a shingle."""
 _CHARACTERS = 20_000
 _COPY = 0.3
 """Minimum resemblance for two texts to count as near copies."""
@@ -86,7 +86,7 @@ Shingles = frozenset[tuple[str, ...]]
 
 @dataclass(frozen=True)
 class SuspectedNegative:
-    """A negative with its suspicion score, 0 (none) to 2, and the reasons in words.
+    """A negative with its suspicion score, from 0 (not suspicious) to 2, and the reasons in words.
 
     alike: id of the positive that it nearly copies, or empty.
     """
@@ -106,14 +106,14 @@ class Standing(NamedTuple):
 
 
 def standings(ranked: RankedList, doc_ids: Collection[str]) -> dict[str, Standing]:
-    """Return the rank and score of each given document in a list, by id; unlisted documents are left out."""
+    """Return the ranks and scores of documents in a ranked list, by id. Unlisted documents are omitted."""
     wanted = set(doc_ids)
     listed = zip(ranked.doc_ids, ranked.scores.tolist(), strict=True)
     return {doc_id: Standing(rank, score) for rank, (doc_id, score) in enumerate(listed, 1) if doc_id in wanted}
 
 
 def shingles(text: str) -> Shingles:
-    """Return all sequences of three case-folded words at the start of a text; a shorter text is one sequence."""
+    """Return all sequences of three case-folded words in a text's first 20,000 characters, or all words if fewer."""
     words = word_terms.terms(text[:_CHARACTERS])
     if len(words) < SHINGLE:
         return frozenset([tuple(words)] if words else [])
@@ -130,9 +130,9 @@ def resemblance(first: Shingles, second: Shingles) -> float:
 
 
 def above(negative: Standing | None, positive: Standing | None, listed: int) -> float:
-    """Return 1 - rank of the negative / rank of the best positive, or 0 if the negative ranks below or is not listed.
+    """Return 1 - rank of the negative / rank of the best positive, or 0 if the negative ranks below it or is unlisted.
 
-    A positive missing from a list of `listed` documents counts as ranked right after its end.
+    If no positive is listed, the best rank counts as `listed` + 1. listed: number of documents in the list.
     """
     if negative is None:
         return 0.0
@@ -141,7 +141,7 @@ def above(negative: Standing | None, positive: Standing | None, listed: int) -> 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Evidence about a query's documents. known: shingles by document id. lists: ranked lists by system."""
+    """Evidence about a query's documents. known: shingles by document id. lists: ranked lists by run label."""
 
     query_id: str
     known: Mapping[str, Shingles]
@@ -149,13 +149,13 @@ class Evidence:
 
     @classmethod
     def of(cls, browsed: Browsed, query_id: str, documents: Mapping[str, Document]) -> "Evidence":
-        """Collect the evidence about these documents, given by id."""
+        """Collect the evidence for a query from all runs and from its documents. documents: by document id."""
         known = {doc_id: shingles(item.contents) for doc_id, item in documents.items()}
         lists = {label: run.ranked(query_id) for label, run in browsed.runs.items()}
         return cls(query_id, known, lists)
 
     def suspected(self, positive: Sequence[str], negative: Sequence[str]) -> list[SuspectedNegative]:
-        """Return each distinct negative with its suspicion score, copy + agreement.
+        """Return each distinct negative with its suspicion score, copy + agreement. Both arguments are document ids.
 
         copy: the highest resemblance to a positive, 0 if below 0.3. agreement: the mean of `above` over the runs.
         """
@@ -198,11 +198,11 @@ WHY = {
     "no scored positive": "no positive has a score to compare with",
     "answer": "contains an answer to the query",
 }
-"""Reasons of the built-in miners for dropping a candidate, in words."""
+"""Descriptions of the reasons for which the built-in miners drop a candidate, by reason."""
 
 
 class ShownDocument(NamedTuple):
-    """A document on the page. standings: by run, None if unlisted. marked: whether a reader marked it as relevant."""
+    """A document on the page. standings: rank and score in each run, or None. marked: whether a reader marked it."""
 
     doc_id: str
     title: str
@@ -214,7 +214,7 @@ class ShownDocument(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A candidate that the miner dropped; score: the deciding score, if any."""
+    """A candidate that the miner dropped. why: the reason. score: the score that decided, if any."""
 
     doc_id: str
     rank: int
@@ -225,7 +225,7 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True)
 class QueryPage:
-    """Content of a query's page. candidates: number of candidates that were mined from; None if unknown."""
+    """The content of a query's page. candidates: their number, if known. mined: whether the list contains the query."""
 
     query_id: str
     text: str
@@ -238,7 +238,7 @@ class QueryPage:
 
 
 def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[str] = ()) -> QueryPage:
-    """Collect the content of a query's page. label: the list of negatives; marks: documents that a reader marked."""
+    """Collect the content of a query's page. label: the list of negatives. marks: ids of documents that were marked."""
     mined = browsed.lists[label].negatives(query_id)
     positive, negative = browsed.positives_of(query_id, label), list(mined.negatives) if mined else []
     drops, ids, text = mined.drops if mined else None, [*positive, *negative], browsed.text(query_id)
@@ -282,21 +282,21 @@ def query_page(browsed: Browsed, query_id: str, label: str, marks: Collection[st
 
 
 KEPT = 1_000
-"""Maximum number of suspicious negatives to remember per list."""
+"""Maximum number of suspicious negatives to keep per list."""
 _BLOCK = 16
 _PAUSE = 0.25
 
 
 @dataclass
 class ListSurvey:
-    """Survey of one list: number of negatives, number of suspected ones, and a heap of the most suspicious."""
+    """Survey of one list: how many negatives it has, how many are suspected, and a heap of the most suspicious."""
 
     negatives: int = 0
     worst: list[tuple[float, int, int, SuspectedNegative]] = field(default_factory=list)
     suspected: int = 0
 
     def add(self, position: int, suspects: Sequence[SuspectedNegative]) -> None:
-        """Add the negatives of the query at a position; ties keep the order of queries and negatives."""
+        """Add the scored negatives of the query in row `position`. Ties keep the order of queries and negatives."""
         self.negatives += len(suspects)
         for number, item in enumerate(suspects):
             if item.score > 0:
@@ -305,12 +305,12 @@ class ListSurvey:
                 (heapq.heappush if len(self.worst) < KEPT else heapq.heappushpop)(self.worst, entry)
 
     def most_suspicious(self) -> list[SuspectedNegative]:
-        """Return the remembered negatives, the most suspicious first."""
+        """Return up to `KEPT` suspected negatives, the most suspicious first."""
         return [item for *_, item in sorted(list(self.worst), key=lambda entry: entry[:3], reverse=True)]
 
 
 class Survey:
-    """A pass over all queries in a background thread; partial results can be read at any time."""
+    """A pass that scores the negatives of all queries. `lists` holds the results so far."""
 
     def __init__(self, browsed: Browsed) -> None:
         self._browsed = browsed
@@ -322,7 +322,7 @@ class Survey:
 
     @property
     def finished(self) -> bool:
-        """Whether the pass has seen all queries."""
+        """Whether all queries have been examined."""
         return self.done >= self.total
 
     def start(self) -> None:
@@ -336,7 +336,7 @@ class Survey:
             self._thread.join()
 
     def run(self) -> "Survey":
-        """Run the whole pass in the calling thread."""
+        """Run the whole pass in the calling thread and return the survey."""
         for _ in self._steps():
             pass
         return self

@@ -17,7 +17,7 @@ from hardneg_browse.sources import Marks, mined_sources, path_sources, with_othe
 
 
 class BrowsePage:
-    """A page that is served until `close`, the end of a `with` block, or the end of the process.
+    """A served web page of negatives. `close`, the end of a `with` block, or the end of the process stops the server.
 
     address: its URL on this machine, with a token. marks: the file of marks.
     """
@@ -44,7 +44,7 @@ class BrowsePage:
 
     @contextmanager
     def beside(self) -> Iterator["BrowsePage"]:
-        """Serve in another thread during the block."""
+        """Serve in another thread during a `with` block, and yield this page."""
         thread = threading.Thread(target=self.serve, name="browse", daemon=True)
         thread.start()
         try:
@@ -69,7 +69,7 @@ class BrowsePage:
 
 @contextmanager
 def listening(browsed: Browsed, marks: Marks, port: int = 0) -> Iterator[BrowsePage]:
-    """Bind a port and yield its page; port 0 means any free port. Requests that arrive before `serve` wait.
+    """Bind a port during a `with` block and yield the page to serve. Port 0: any free port. Requests wait for `serve`.
 
     Raises:
         UsageError: the port cannot be used.
@@ -102,11 +102,11 @@ def browse(
     store: str | Path | None = None,
     progress: bool | runtime.Progress = False,
 ) -> BrowsePage:
-    """Serve a page of negatives on this machine, in another thread, and return it.
+    """Serve a web page of negatives on this machine, in another thread, and return the page.
 
     Args:
         what: a run folder, the result of `hardneg.mine`, or files of negatives and runs.
-        dataset: texts and judgements for files, in any form that `hardneg.mine` accepts.
+        dataset: source of texts and judgements if `what` is files; in any form that `hardneg.mine` accepts.
         split: split of the queries; default: the split of the negatives, or train.
         runs: TREC runs to show ranks and scores from.
         dropped: file of candidates that the miner dropped, as written by `hardneg mine --dropped`.

@@ -28,11 +28,11 @@ _LOCK = "recipe.lock.yaml"
 
 @dataclass(frozen=True)
 class BrowseSources:
-    """The files of a browser; mappings are by label.
+    """The files that `hardneg browse` shows, by label, and the file that it writes.
 
-    title: title of the page. marks: file of marks, to write. negatives: files of mined negatives; dropped: files of the
-    candidates dropped in mining. runs: runs over the same queries. dataset: folder of the stored collection, for texts
-    and judgements; split: split of the queries.
+    title: title of the page. marks: file to write marks to. negatives: files of mined negatives. dropped: files of the
+    candidates that the miner dropped. runs: runs for the same queries. dataset: folder of the stored collection, for
+    texts and judgements. split: split of the queries.
     """
 
     title: str
@@ -45,10 +45,10 @@ class BrowseSources:
 
 
 def of_run_folder(folder: Path, store: stores.Store, split: str | None = None) -> BrowseSources:
-    """Return the sources of a run folder, from the store; split: by default the split of the first negatives, or train.
+    """Return the sources of a run folder, read from the store. split: by default, that of the first negatives or train.
 
-    Only the artifacts of one collection are shown, the collection of the first negatives or, without any, of the first
-    run: generated queries have other ids and texts.
+    They all belong to one collection, because generated queries have different ids and texts. It is the collection of
+    the first negatives or, if there are none, of the first run.
 
     Raises:
         DataError: not a run folder, or the store has none of its artifacts.
@@ -80,7 +80,7 @@ def of_run_folder(folder: Path, store: stores.Store, split: str | None = None) -
 
 
 def of_files(paths: list[Path], split: str) -> BrowseSources:
-    """Return the sources for files of negatives (`.arrow`) and runs; labels are file names without suffixes.
+    """Return the sources for files of negatives (`.arrow`) and of runs. Labels are file names without suffixes.
 
     Raises:
         UsageError: two files have the same label.
@@ -113,7 +113,7 @@ def _is_run_of(item: Any, split: str) -> bool:
 
 
 def with_others(sources: BrowseSources, runs: Sequence[Path] = (), dropped: Path | None = None) -> BrowseSources:
-    """Return the sources with more runs and, if given, with the candidates dropped in mining the first negatives.
+    """Return a copy with further runs and, if given, with `dropped` as the dropped candidates of the first negatives.
 
     Raises:
         UsageError: a file is not a run, two have the same name, or there are no negatives for `dropped`.
@@ -129,7 +129,7 @@ def with_others(sources: BrowseSources, runs: Sequence[Path] = (), dropped: Path
 
 
 def path_sources(paths: Sequence[Path], dataset: Any, split: str | None, session: sessions.Session) -> BrowseSources:
-    """Return the sources of a run folder, or of files, with the texts and judgements of `dataset` if it is given.
+    """Return the sources of one run folder, or of files. dataset: for files, where texts and judgements come from.
 
     Raises:
         UsageError: a file is missing, or the arguments contradict each other.
@@ -170,7 +170,7 @@ def mined_sources(mined: Any) -> BrowseSources:
 
 
 class Marks:
-    """Documents that a reader marked as relevant: a TREC qrels file, locked and rewritten at each mark.
+    """Documents that a reader marked as relevant, in a TREC qrels file. Each change locks and rewrites the file.
 
     Raises:
         DataError: the file is not a qrels file. UsageError: it is a dataset's qrels file in BEIR format.
@@ -186,7 +186,7 @@ class Marks:
             )
 
     def of(self, query_id: str) -> frozenset[str]:
-        """Return the documents marked as relevant to a query."""
+        """Return the ids of the documents marked as relevant to a query."""
         return frozenset(doc_id for doc_id, relevance in self._known.get(query_id, {}).items() if relevance > 0)
 
     def all(self) -> list[tuple[str, str]]:

@@ -1,1 +1,1 @@
-"""Encoders on an embedding server with OpenAI's /v1/embeddings API, such as TEI, infinity and vLLM."""
+"""Encode with models on a server that has OpenAI's /v1/embeddings API, such as TEI, infinity or vLLM."""

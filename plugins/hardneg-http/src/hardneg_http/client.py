@@ -1,4 +1,4 @@
-"""Requests to an embedding server with validated responses, and a cache of vectors on disk."""
+"""A client of an embedding server, which validates responses, and a cache of vectors on disk."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ class EmbeddingClient(ModelServer):
     """A thread-safe client of one embedding server."""
 
     def embed(self, texts: Sequence[str], ended: Event | None = None) -> Vector:
-        """Return the vectors of texts, float32 [n, d]; no attempt starts once `ended` is set.
+        """Return the vectors of n texts, float32 [n, d]. Once `ended` is set, no further attempt starts.
 
         Raises ModelError if the server refuses, responds in another format, or misses the deadline.
         """
@@ -34,7 +34,7 @@ class EmbeddingClient(ModelServer):
 
 
 def vectors_of(body: bytes, count: int) -> Vector | str:
-    """Parse the response to `count` texts: vectors, float32 [count, d], ordered by `index`, or the problem as text."""
+    """Return the vectors in a response, float32 [count, d], ordered by `index`, or a text that states the problem."""
     try:
         rows = json.loads(body)["data"]
         places, values = [row["index"] for row in rows], [row["embedding"] for row in rows]
@@ -68,13 +68,13 @@ def text_key(text: str) -> bytes:
 
 
 class VectorCache:
-    """A file that caches float32 vectors by text hash; its errors are logged and cost only additional requests.
+    """A file that caches float32 vectors by text hash. Its errors are logged and only cause additional requests.
 
     Several processes and threads may share a file, and a killed process leaves it intact.
     """
 
     def __init__(self, path: Path, most_bytes: int) -> None:
-        """Open the file; beyond `most_bytes` the oldest vectors are deleted."""
+        """Open or create the file. If its content exceeds `most_bytes`, the oldest vectors are deleted."""
         self._path, self._most, self._lock = path, most_bytes, Lock()
         self._file: sqlite3.Connection | None = None
         try:
@@ -99,7 +99,7 @@ class VectorCache:
         return cached
 
     def keep(self, vectors: Mapping[bytes, Vector]) -> None:
-        """Add all vectors in one transaction; delete the oldest ones if the file is too large."""
+        """Add vectors, given by key, in one transaction. Delete the oldest ones if the file is too large."""
         with self._lock:
             if self._file is None:
                 return
@@ -112,7 +112,7 @@ class VectorCache:
                 self._give_up(error)
 
     def close(self) -> None:
-        """Close the file; later calls find and keep nothing."""
+        """Close the file. Later calls of `find` and `keep` have no effect."""
         with self._lock:
             if self._file is not None:
                 self._file.close()

@@ -23,9 +23,9 @@ _SAME = 0.99  # minimum cosine between two responses of one model to one text, i
 
 
 class HttpEncoder:
-    """An opened model on a server.
+    """An encoder whose model runs on a server.
 
-    An empty text is sent as a space, because servers refuse empty ones.
+    An empty text is sent as a space, because servers refuse empty texts.
     """
 
     files = encoders.Representation.files
@@ -41,7 +41,7 @@ class HttpEncoder:
 
     @classmethod
     def opened(cls, family: "Http", spec: model_specs.FullSpec) -> "HttpEncoder":
-        """Open the model of a spec. Raises ModelError like `Http.load`."""
+        """Open the model that `spec` describes. Raises ModelError like `Http.load`."""
         client = family.client(spec)
         path = stores.cache_folder() / "vectors" / f"{stores.digest(family.content(spec))}.sqlite"
         cache = VectorCache(path, int(family.cache * 1e9)) if family.cache else None
@@ -59,7 +59,7 @@ class HttpEncoder:
         options: encoding.EncodeOptions = _DEFAULTS,
         progress: runtime.Progress = _SILENT,
     ) -> Vector:
-        """Return the vectors of texts, float32 [n, dimension]. Raises ModelError if the server fails."""
+        """Return the vectors of n texts, float32 [n, dimension]. Raises ModelError if the server fails."""
         starts = range(0, len(texts), options.window)
         windows = ((start, texts[start : start + options.window]) for start in starts)
         vectors = np.empty((len(texts), self.dimension), np.float32)
@@ -76,9 +76,9 @@ class HttpEncoder:
         advance: Callable[[int], None],
         cut: Segments | None = None,
     ) -> Iterator[tuple[int, Vector]]:
-        """Yield, for each window, the number of its first text and its vectors, float32 [n, dimension].
+        """Yield the position of each window's first text and the window's vectors, float32 [n, dimension].
 
-        advance: called with the number of texts finished since the last call. cut: has no effect.
+        windows: position and texts. advance: called with the number of newly finished texts. cut: has no effect.
         """
         for start, texts in windows:
             whole = (self.spec.prompt(side) + text for text in texts)
@@ -90,13 +90,13 @@ class HttpEncoder:
     def rows(
         self, corpus: Corpus, cut: Segments | None, folder: Path, progress: runtime.Progress, here: runtime.World
     ) -> encoding.StoredRows:
-        """Return `corpus`, one row per document. Raises ModelError for `cut`, as only the server has a tokenizer."""
+        """Return `corpus`: one row per document. Raises ModelError if `cut` is set, as only the server can tokenize."""
         if cut is not None:
             raise errors.ModelError(f"model {self.spec.name!r}: a served model cannot segment documents; omit segments")
         return corpus
 
     def writer(self, folder: Path, rows: encoding.StoredRows) -> encoding.StoreWriter:
-        """Return a writer of vectors to a flat index in `folder`."""
+        """Return a writer that stores the vectors of `rows` in a flat index in `folder`."""
         return encoders.Representation().writer(folder, rows, self.dimension)
 
     def _finished(self, vectors: Vector) -> Vector:

@@ -18,7 +18,7 @@ _LEFT_TO_SERVER = (
 
 @dataclass(frozen=True)
 class Http:
-    """A model behind an OpenAI-compatible server, such as TEI, infinity or vLLM; it encodes and cannot be trained.
+    """A model behind an OpenAI-compatible server, such as TEI, infinity or vLLM; it can encode but not be trained.
 
     Attributes:
         url: The base URL before `/embeddings`, such as http://localhost:8080/v1; not part of artifact keys.
@@ -29,7 +29,7 @@ class Http:
         batch_characters: Maximum number of characters per request, unless a single text has more.
         in_flight: Maximum number of concurrent requests.
         timeout: Seconds to wait for the start of a response, and between its parts.
-        deadline: Seconds for a request with all its retries.
+        deadline: Maximum number of seconds for a request, including its retries.
         cache: Maximum size of the vector cache on this machine, in gigabytes per model; 0 disables it.
     """
 
@@ -57,7 +57,7 @@ class Http:
             raise ValueError(f"cache: must be at least 0, not {self.cache}")
 
     def full(self, model: resolving.ResolvedModel) -> model_specs.FullSpec:
-        """Return the complete spec; by default without prompts, and with cosine similarity.
+        """Return the complete spec. By default, there are no prompts, and the similarity is cosine.
 
         Raises ModelError for fields that only the server can set.
         """
@@ -74,10 +74,10 @@ class Http:
         )
 
     def digest(self, model: resolving.ResolvedModel) -> str:
-        """Return a digest of the model's name, revision and options that change vectors, without asking the server.
+        """Return a digest of the name, the revision and those options that change vectors. The server is not asked.
 
-        The last digits of a vector differ between responses of one server, so vectors cannot identify a model. Set
-        another `revision` when the server's weights change under the same name.
+        Vectors cannot identify a model, because their last digits differ between responses of the same server. Change
+        `revision` when the server has new weights under the same name.
         """
         full = model.full
         parts = [full.similarity, full.query_prompt, full.document_prompt, full.truncate_dim]
@@ -88,7 +88,7 @@ class Http:
         return [spec.name, spec.revision, self.dimensions, self.characters]
 
     def look_up(self, model: resolving.ResolvedModel) -> records.Lookup:
-        """Check that the server answers. Raises ModelError if it does not, or if the API key is unset or rejected."""
+        """Return a note if the server answers. Raises ModelError if not, or if the API key is unset or rejected."""
         client = self.client(model.full)
         try:
             client.reach()
@@ -109,7 +109,7 @@ class Http:
     def load(
         self, model: resolving.ResolvedModel, device: str | None = None, precision: str | None = None
     ) -> "HttpEncoder":
-        """Open the model with one request; the server decides on device and precision.
+        """Open the model and test it with one request. `device` and `precision` have no effect.
 
         Raises:
             ModelError: the server's response is invalid, or its vectors differ from the cached ones.

@@ -1,4 +1,4 @@
-"""Requests to a model server, retried until a deadline if that may help; the API key is never shown."""
+"""Requests to a model server. They are retried until a deadline if that may help; the API key is never shown."""
 
 import json
 import logging
@@ -50,7 +50,7 @@ def check_address(url: str, example: str) -> None:
 
 
 def key_of(model: str, variable: str | None) -> str | None:
-    """Return the API key in an environment variable, or None if `variable` is None; `model` is named in errors.
+    """Return the API key from an environment variable, or None if `variable` is None. Errors name `model`.
 
     Raises ModelError: the variable is not set, or cannot be sent as a header.
     """
@@ -65,7 +65,7 @@ def key_of(model: str, variable: str | None) -> str | None:
 
 
 class ModelServer:
-    """A client of one server, for any number of threads."""
+    """A thread-safe client of one model server."""
 
     def __init__(
         self, url: str, key: str | None, said: Mapping[str, Any], timeout: float, deadline: float, connections: int
@@ -83,10 +83,10 @@ class ModelServer:
         self._http = httpx.Client(headers=headers, timeout=timeout, limits=limits)
 
     def post(self, path: str, body: Mapping[str, Any], mebibytes: int, ended: Event | None = None) -> bytes:
-        """Return the server's response to a request with the fields of `said` and `body`.
+        """Post the fields of `said` and `body` as JSON to `path`, and return the body of the response.
 
-        Attempts follow at growing random intervals, and not before the server's `Retry-After`; none starts once `ended`
-        is set. mebibytes: the maximum size of a response.
+        Retries follow at growing random intervals, but not before the server's `Retry-After`. Once `ended` is set, no
+        attempt starts. mebibytes: the maximum size of a response.
 
         Raises ModelError: the server refuses, its response is too large, or it does not respond within the deadline.
         """
@@ -108,7 +108,7 @@ class ModelServer:
         raise self.error("cancelled, because another request failed")
 
     def reach(self) -> None:
-        """Request the list of models. Raises ModelError if the server does not answer, or rejects the key."""
+        """Check the server with one short request. Raises ModelError if it does not answer or rejects the key."""
         try:
             soon = min(_SOON, self._timeout)
             status = _within(soon, partial(self._http.get, f"{self.url}/models", timeout=soon)).status_code

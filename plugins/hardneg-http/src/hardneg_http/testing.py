@@ -1,4 +1,4 @@
-"""A small HTTP server for tests of clients: it records requests, and fails on demand."""
+"""A small HTTP server for testing clients. It records requests and fails on demand."""
 
 import json
 import threading
@@ -11,11 +11,11 @@ from typing import Any, ClassVar, TypeVar
 
 
 class ServedModel(ABC):
-    """A served model: its requests, answers and faults.
+    """A model on the test server, with the requests that it received.
 
-    path: the path of the URL. requests, keys: the requests and their `Authorization`, in order. fault: called with a
-    request's number, from 0, and handler; to answer instead of the model, call the handler's `reply` and return True.
-    pause: seconds before each answer. together: the first answers wait for this number of concurrent requests.
+    path: its URL path. requests, keys: the requests and their `Authorization` headers, in order. fault: a function of a
+    request's number, from 0, and handler; to answer itself, it calls the handler's `reply` and returns True. pause:
+    seconds before each answer. together: number of concurrent requests that the first answers wait for.
     """
 
     path: ClassVar[str]
@@ -83,7 +83,7 @@ Model = TypeVar("Model", bound=ServedModel)
 
 @contextmanager
 def serving(served: Model) -> Iterator[Model]:
-    """Serve the model in threads of this process, at its `url`, until the block ends."""
+    """Serve a model in threads of this process during a `with` block, and yield it with its `url` set."""
     server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"served": served}))
     served.url = f"http://127.0.0.1:{server.server_port}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

@@ -1,3 +1,3 @@
-"""Models, indexes and negatives on the Hugging Face hub: which files may be uploaded, the card, and the upload."""
+"""Upload models, indexes and negatives to the Hugging Face hub, with a card and without private content."""
 
 from hardneg_hub.pushing import Pushed as Pushed, push as push

@@ -1,4 +1,4 @@
-"""Repository cards, written with huggingface_hub's classes, and the run folders that they describe."""
+"""Cards of hub repositories, and the run folders that they describe."""
 
 import json
 import re
@@ -21,7 +21,7 @@ LOCK = "recipe.lock.yaml"
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A run folder and its lock file; recipe: None if one of its plugins is no longer installed."""
+    """A run folder and its lock file. recipe: None if it is no longer valid, as when a plugin is missing."""
 
     folder: Path
     store: stores.Store
@@ -30,7 +30,7 @@ class RecordedRun:
 
     @classmethod
     def open(cls, folder: Path, store: stores.Store) -> "RecordedRun":
-        """Read the lock file of a run folder. Raises DataError if it is missing or damaged."""
+        """Open a run folder and read its lock file. Raises DataError if it is missing or damaged."""
         lock, recipe = recipes.read_lock(folder), None
         with suppress(errors.HardnegError):
             recipe = recipes.check_recipe(lock["tree"], Path(f"{lock['recipe']}.yaml"), lock["preset"])
@@ -38,18 +38,18 @@ class RecordedRun:
 
     @property
     def stages(self) -> Mapping[str, Any]:
-        """The stages of the run's recipe; empty without a recipe."""
+        """The stages of the recipe by name; empty if `recipe` is None."""
         return self.recipe.stages if self.recipe else {}
 
     @property
     def dataset(self) -> str:
-        """The recipe's dataset: its source or else its name, with folder paths reduced to their last part."""
+        """The dataset of the recipe, such as `hf:org/name`. A folder path is cut to its last part."""
         named = dataset_name(self.lock["tree"].get(DATASET, ""))
         return str(named.get("source") or named.get("name")) if isinstance(named, Mapping) else str(named)
 
     @property
     def dataset_id(self) -> str | None:
-        """The dataset's hub id, if any."""
+        """The dataset's id on the hub, or None if it is not from the hub."""
         loader, _, source = self.dataset.partition(":")
         return source if loader == "hf" and "/" in source else None
 
@@ -60,55 +60,55 @@ class RecordedRun:
 
     @property
     def shown_lock(self) -> bytes:
-        """The lock file for publication, without the command, and with paths cut to their last part."""
+        """The lock file as YAML to publish: the command is empty, and paths are cut to their last part."""
         tree = {**without_paths(self.lock["tree"]), DATASET: dataset_name(self.lock["tree"].get(DATASET, ""))}
         return yaml.safe_dump({**self.lock, "command": "", "tree": tree}, sort_keys=False, allow_unicode=True).encode()
 
     def key(self, stage: str) -> str:
-        """The key of a stage's result or, for `start`, of the start model; empty if unknown."""
+        """Return the key of a stage's artifact or, for `start`, of the start model; empty if unknown."""
         return str(self.lock["start_model"] if stage == "start" else self.lock["keys"].get(stage, ""))
 
     def artifact(self, stage: str) -> Any:
-        """The artifact of a stage, or None if the store no longer has it."""
+        """Return the artifact of a stage, or None if the store does not have it."""
         return self.store.find(key) if (key := self.key(stage)).isalnum() else None
 
     def output(self, output_type: str) -> str | None:
-        """The stage that wrote the run folder's `model` or `index`; None if there is none."""
+        """Return the stage that wrote an output of the run folder (`model` or `index`), or None."""
         return self.recipe.outputs.get(output_type) if self.recipe else None
 
     def negatives_of(self, stage: str | None) -> list[str]:
-        """The stages whose negatives a stage trains with; empty without a stage."""
+        """Return the stages whose negatives are used by `stage`; empty if it is None."""
         spec = self.stages.get(stage or "")
         named = [target for _, target, need in spec.references() if "negatives" in need.artifact_types] if spec else []
         return [target for target in dict.fromkeys(named) if target in self.stages]
 
     def query_model(self, index: str) -> str | None:
-        """The stage whose model encodes the queries of an index, or None."""
+        """Return the stage whose model encodes queries for the index of a stage, or None if unknown."""
         return self.recipe.view(index).query_model(index) if self.recipe else None
 
     @cached_property
     def measured(self) -> metrics_files.Measured | None:
-        """The run folder's metrics; None without a metrics file."""
+        """The metrics of the run folder, or None if it has no metrics file."""
         path = self.folder / layout.METRICS
         return metrics_files.read_metrics(path) if path.is_file() else None
 
     @cached_property
     def evaluation(self) -> Any:
-        """The options of the stage that evaluated the systems in the metrics, or None if there is none."""
+        """The `evaluate` stage that scored the systems in the metrics file, or None if there is none."""
         systems = list(self.measured.results) if self.measured else None
         stages = (spec for spec in self.stages.values() if spec.stage == "evaluate")
         return next((spec for spec in stages if list(spec.runs) == systems), None)
 
     @property
     def queries(self) -> str:
-        """The kind of queries that the metrics are over: `written queries` if they were generated, else `queries`."""
+        """What to call the evaluated queries: `written queries` if they were generated, else `queries`."""
         spec, recipe = self.evaluation, self.recipe
         return "written queries" if spec and recipe and spec.on_written_queries(recipe.view("")) else "queries"
 
     def scores(self, model: str) -> tuple[list[str], dict[str, Any]]:
-        """Return the systems that search with only the model of a stage, and their metrics with those of the baselines.
+        """Return the systems that search with only the model of a stage, and the metrics of them and of the baselines.
 
-        Metrics are as in a metrics file; without baselines, all systems are included. No evaluation: both are empty.
+        The format is that of a metrics file. Without baselines, all systems are included; without evaluation, none.
         """
         content, spec = self.measured, self.evaluation
         if content is None or spec is None:
@@ -130,9 +130,9 @@ class RecordedRun:
 
 
 MODEL_PATH = "path/to/this/folder"
-"""The placeholder path of a model in a card, if it is in no repository."""
+"""Placeholder in a card for the path of a model that is in no repository."""
 MODEL = "the-model"
-"""The placeholder for the model of an index if the model's repository is unknown."""
+"""Placeholder in a card for the model of an index if the model's repository is unknown."""
 _USE = "## Use"
 _BY_HARDNEG = """\
 from pathlib import Path
@@ -145,9 +145,9 @@ searcher = open_store(Path(folder))"""
 
 
 def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str, paragraphs: Sequence[str]) -> str:
-    """Return the hub card of a model; text: the card in the model's folder; what the user added there is kept.
+    """Return the hub card of a model: `text`, the card in its folder with the user's additions, plus scores and origin.
 
-    repo: the repository. model: the stage of `run` that trained the model. paragraphs: paragraphs on its origin.
+    repo: the repository. model: the stage of `run` that trained the model. paragraphs: text about its origin to add.
 
     Raises DataError for a card without valid metadata.
     """
@@ -177,7 +177,7 @@ def pushed_model_card(text: str, repo: str, run: RecordedRun | None, model: str,
 
 
 def eval_results(run: RecordedRun, means: Mapping[str, float]) -> list[Any]:
-    """Return a system's means by metric as a list of `EvalResult`s, for the card's `model-index`."""
+    """Return the mean of each metric as an `EvalResult` for the `model-index` of a card. means: by metric."""
     from huggingface_hub import EvalResult
 
     return [
@@ -196,7 +196,7 @@ def eval_results(run: RecordedRun, means: Mapping[str, float]) -> list[Any]:
 
 
 def _scores_section(run: RecordedRun, own: Sequence[str], content: Mapping[str, Any]) -> list[str]:
-    """Paragraphs with the scores of a model and of other systems, each mean with its interval."""
+    """Return paragraphs with the scores of a model and other systems: means with their intervals."""
     metrics = list(dict.fromkeys(metric for system in own for metric in content["metrics"][system]))
     rows = {}
     for system, means in content["metrics"].items():
@@ -219,7 +219,7 @@ def _scores_section(run: RecordedRun, own: Sequence[str], content: Mapping[str, 
 
 
 def table(rows: Mapping[str, Mapping[str, str]]) -> str:
-    """Return scores as a Markdown table with a row for each key and a column for each metric."""
+    """Return a Markdown table with a row for each key and a column for each metric. rows: scores by metric."""
     metrics = list(dict.fromkeys(metric for row in rows.values() for metric in row))
     lines = [["", *metrics], ["---"] * (len(metrics) + 1)]
     lines += [[name, *(row.get(metric, "") for metric in metrics)] for name, row in rows.items()]
@@ -227,7 +227,7 @@ def table(rows: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def origin_section(run: RecordedRun | None, stage: str | None, artifact: Any) -> list[str]:
-    """Paragraphs on the origin of a result, from a run's stage or an artifact's manifest; empty with neither."""
+    """Return paragraphs on how a stage of a run or, without a run, an artifact was made; empty without either."""
     facts: dict[str, object]
     if run is not None and stage:
         preset = f", preset `{run.lock['preset']}`" if run.lock.get("preset") else ""
@@ -254,7 +254,7 @@ def origin_section(run: RecordedRun | None, stage: str | None, artifact: Any) ->
 
 
 def mined_by(run: RecordedRun, stage: str) -> str:
-    """Return a phrase on how a stage mined its negatives."""
+    """Return a phrase that names the miner of a stage and the runs that it mined from."""
     spec: Any = run.stages[stage]
     if not hasattr(spec, "miner"):
         return f"by `{spec.stage}`"
@@ -264,7 +264,7 @@ def mined_by(run: RecordedRun, stage: str) -> str:
 
 
 def dataset_card(repo: str, metadata: Mapping[str, Any], paragraphs: Sequence[str], lines: str, after: str = "") -> str:
-    """The card of a dataset repository; lines: Python code that opens it; after: text below the code."""
+    """Return the card of a dataset repository. lines: Python code that opens it. after: text below the code."""
     from huggingface_hub import DatasetCardData
 
     data = DatasetCardData(pretty_name=repo.rpartition("/")[2], **metadata).to_yaml()
@@ -273,14 +273,14 @@ def dataset_card(repo: str, metadata: Mapping[str, Any], paragraphs: Sequence[st
 
 
 def listed(facts: Mapping[str, object]) -> str:
-    """A Markdown list of facts."""
+    """Return the facts as a Markdown list. facts: values by name."""
     return "\n".join(f"- {name}: {value}" for name, value in facts.items())
 
 
 def index_lines(folder: Path, repo: str, encoder: str, run: RecordedRun | None) -> str:
-    """Return code that opens the index of a repository, with Pyserini if possible, else with hardneg.
+    """Return Python code that downloads and opens the index of a repository, with Pyserini or else with hardneg.
 
-    folder: the index. encoder: the repository of the index's model, or empty. run: the run of an index in a run folder.
+    folder: of the index. encoder: repository of the model, empty if unknown. run: the run of the index, if any.
     """
     fetched = f'folder = snapshot_download("{repo}", repo_type="dataset")'
     card = f"the card of {encoder}" if encoder else "its model's card"

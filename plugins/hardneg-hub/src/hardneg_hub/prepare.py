@@ -1,4 +1,4 @@
-"""Preparing the upload of a run folder, of an artifact in the store, or of any other folder."""
+"""Prepare the upload of a run folder, an artifact in the store, or any other folder."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -52,7 +52,7 @@ _INDEX_FILES = (
 
 
 def check_name(name: str, argument: str = "repo") -> None:
-    """Raise UsageError for an invalid repository name; argument: the argument to name in the error."""
+    """Raise UsageError if a repository name is invalid. argument: the argument that the message names."""
     if not HUB_ID.fullmatch(name) or len(name) > _LONGEST or re.search(r"--|\.\.|\.git$|[-.](?:/|$)", name):
         rule = f"at most {_LONGEST} letters, digits, `-`, `_` and `.`, such as org/name"
         raise errors.UsageError(f"{{{argument}}} {name!r}: not a repository name; use {rule}", argument)
@@ -60,7 +60,7 @@ def check_name(name: str, argument: str = "repo") -> None:
 
 @dataclass(frozen=True)
 class PushedFolder:
-    """The folder or file to push. part: its path in the artifact; run, stage: the run and stage that created it."""
+    """A folder or file to push. part: its path in the artifact. run, stage: those that created it, if known."""
 
     folder: Path
     artifact: Any = None
@@ -69,7 +69,7 @@ class PushedFolder:
     stage: str | None = None
 
     def files(self, taken: Callable[[str], bool], notes: list[str], changed: Iterable[str] = ()) -> dict[str, Path]:
-        """The files in the manifest, verified as unchanged; without a manifest, those that `taken` accepts."""
+        """Return the files in the manifest, verified as unchanged. Without a manifest, return those `taken` accepts."""
         if self.artifact is not None:
             return listed_files(self.folder, self.artifact, self.part, notes, changed)
         if self.run is not None:
@@ -87,10 +87,10 @@ def prepare(
 ) -> Upload:
     """Prepare an upload without contacting the hub; tables are written to the folder `scratch`.
 
-    what: one of `UPLOADS`; None: a run folder's model, or whatever the folder is. encoder: an index's model repository.
+    what: one of `UPLOADS`; default: a run folder's model, or what is there. encoder: repository of an index's model.
 
     Raises:
-        UsageError: the folder has nothing of this kind, or a name is invalid.
+        UsageError: the folder does not contain `what`, or a name is invalid.
         DataError: a file has private content, or is a link out of the folder.
         ArtifactError: a file has changed since it was written.
         ModelError: the model cannot be uploaded.
@@ -117,7 +117,7 @@ def prepare(
 
 
 def _of_run(folder: Path, what: str | None, store: stores.Store) -> tuple[str, PushedFolder] | None:
-    """The upload of a run folder, or of a model or index folder within one."""
+    """Return the type and content to push for a run folder, or a model or index folder within one, else None."""
     inner = {name: kind for kind, name in _FOLDERS.items()}.get(folder.name)
     if (folder / LOCK).is_file():
         run, what = RecordedRun.open(folder, store), what or "model"
@@ -147,7 +147,7 @@ def _of_run(folder: Path, what: str | None, store: stores.Store) -> tuple[str, P
 
 
 def _alone(path: Path, what: str | None) -> tuple[str, PushedFolder]:
-    """The upload of an artifact, its model, index or file, or of a folder or file outside a store."""
+    """Return the type and content to push for an artifact, a part of it, or a path outside a store."""
     if not path.exists():
         raise errors.UsageError(f"{path}: does not exist; use the folder of a finished recipe")
     pushed = PushedFolder(path)
@@ -214,7 +214,7 @@ def _index(pushed: PushedFolder, repo: str, encoder: str, notes: list[str]) -> d
 
 
 def _negatives(pushed: PushedFolder, repo: str, scratch: Path) -> dict[str, Path | bytes]:
-    """One Parquet file per split, with the metadata that `datasets.load_dataset` reads."""
+    """Return one Parquet file per split and a card with the metadata that `datasets.load_dataset` reads."""
     run, stage, artifact = pushed.run, pushed.stage, pushed.artifact
     if artifact is not None:
         check_unchanged(artifact.path, artifact.files)
@@ -245,7 +245,7 @@ def _negatives(pushed: PushedFolder, repo: str, scratch: Path) -> dict[str, Path
 
 
 def _sources(path: Path) -> dict[str, Path]:
-    """The files of negatives by their splits."""
+    """Return the files of negatives by split."""
     if path.is_file():
         return {"train": path}
     files = {source.stem: source for source in sorted(path.glob("*.parquet"))}
@@ -255,7 +255,7 @@ def _sources(path: Path) -> dict[str, Path]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Write the rows without metadata of the source file, which may have private content."""
+    """Write the rows as Parquet, without the source file's metadata, which may be private."""
     try:
         if arrow := source.suffix == ".arrow":
             table = pa.ipc.open_file(pa.memory_map(str(source))).read_all()
@@ -271,7 +271,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def form_in(folder: Path) -> str | None:
-    """What an index folder contains: `weights`, `token-vectors` or `vectors`; None for other folders."""
+    """Return what an index stores: `weights`, `token-vectors` or `vectors`; None for other indexes and folders."""
     if (folder / "sparse.json").exists():
         return "weights"
     if not (folder / "index").exists() and not (folder / SHARDS).exists():

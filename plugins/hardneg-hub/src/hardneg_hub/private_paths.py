@@ -1,4 +1,4 @@
-"""Paths and addresses in published content, cut to their last part because they may be private."""
+"""Cut paths and addresses in published content to their last part, because they may be private."""
 
 import getpass
 import os
@@ -20,7 +20,7 @@ _ON_HUB = ("hf", "ir-datasets", "pyserini")
 
 
 def without_paths(value: Any) -> Any:
-    """Copy a value; in its strings, also those in nested mappings and lists, each path is cut to the last part."""
+    """Return a copy of a value in which paths in strings, also nested ones, are cut to their last part."""
     if isinstance(value, str):
         return _cut(value)
     if isinstance(value, Mapping):
@@ -31,7 +31,7 @@ def without_paths(value: Any) -> Any:
 
 
 def dataset_name(setting: Any) -> Any:
-    """Return a recipe's dataset, `LOADER:SOURCE` or a mapping, with a folder cut to its name."""
+    """Return the dataset of a recipe, `LOADER:SOURCE` or a mapping, with a folder's path cut to its name."""
     if isinstance(setting, Mapping):
         named, source = dict(setting), setting.get("source")
         cut = _source(str(setting.get("name", "")), source) if isinstance(source, str) else source
@@ -73,7 +73,7 @@ def _is_path(text: str) -> bool:
 
 
 def _last(path: str) -> str:
-    """The last part of a path, unless it is the name of the user's own folder."""
+    """Return the last part of a path, or `folder` if that is the name of the user or the home folder."""
     name = re.split(r"[/\\]", path.rstrip("/\\"))[-1]
     own = {"", "~", ".", "..", Path.home().name}
     with suppress(OSError, KeyError, ImportError):

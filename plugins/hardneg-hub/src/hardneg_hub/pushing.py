@@ -35,7 +35,7 @@ def push(
     Private content is refused. The token comes from `hf auth login` or `HF_TOKEN`.
 
     Args:
-        what: a run folder, a folder of a model, an index or negatives, or a function's result.
+        what: a run folder, a folder of a model, an index or negatives, or the result of a hardneg function.
         repo: the repository, such as org/name.
         wanted: what to push from a run folder: `"model"`, `"index"` or `"negatives"`; by default the model.
         public: whether everyone may read the repository; required for a repository that is already public.
@@ -85,9 +85,9 @@ class Push:
 
     @classmethod
     def planned(cls, upload: Upload, repo: str, public: bool = False, message: str = "") -> "Push":
-        """Return the push of an upload to a repository; a name without an owner is taken as the user's own.
+        """Look up a repository and return a push of `upload` to it. If `repo` names no owner, the user is the owner.
 
-        Raises HubError without a login, or if the hub does not answer.
+        Raises HubError if the user is not logged in or the hub does not answer.
         """
         from huggingface_hub.errors import RepositoryNotFoundError
 
@@ -127,7 +127,7 @@ class Push:
 
 
 def _client() -> Any:
-    """The hub client, with the token from `hf auth login` or the environment.
+    """Return the hub client, with the token from `hf auth login` or the environment.
 
     Raises HubError in offline mode or without a token.
     """
@@ -163,7 +163,7 @@ def _explained(name: str) -> Iterator[None]:
 
 
 def _without_token(text: str) -> str:
-    """The start of the text in one line, with each token replaced by `[token]`."""
+    """Return the start of a text on one line, with each token replaced by `[token]`."""
     from huggingface_hub import get_token
 
     text = re.sub(TOKEN.pattern.decode(), "[token]", text.replace(get_token() or "\0", "[token]"))

@@ -1,4 +1,4 @@
-"""The files of one push by their path in the repository: no pickle, no link out of the folder, nothing private."""
+"""The files of one push, and checks that none is a pickle, a link out of the folder, or private."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +22,7 @@ _ABSOLUTE = re.compile(rb'(?<=")(?:/|[A-Za-z]:\\\\)[^"\s/\\]+[/\\][^"\s]+(?=")')
 
 @dataclass(frozen=True)
 class Upload:
-    """Files to upload, as paths or bytes, by their path in the repository. upload_type: `model`, `index`, `negatives`.
+    """Files to upload, as paths or bytes, by their path in the repository. upload_type: model, index or negatives.
 
     notes: notes for the user, such as files that are not uploaded.
     """
@@ -75,9 +75,9 @@ class Upload:
 def listed_files(
     folder: Path, artifact: Any, part: str, notes: list[str], changed: Iterable[str] = ()
 ) -> dict[str, Path]:
-    """Return the files in a folder that an artifact's manifest lists, verified as unchanged; `notes` names the others.
+    """Return the files in a folder that a manifest lists, verified as unchanged, by name. Others are added to `notes`.
 
-    part: the folder's path in the artifact. changed: names of files that may differ from the manifest.
+    artifact: contains the folder, at path `part`. changed: names of files that may differ from the manifest.
 
     Raises:
         ArtifactError: a file is missing or has changed.
@@ -92,7 +92,7 @@ def listed_files(
 
 
 def check_unchanged(folder: Path, noted: Mapping[str, str]) -> None:
-    """Verify files by name; an empty digest fits any content. Raises ArtifactError for missing or changed files."""
+    """Raise ArtifactError for a missing or changed file. noted: digest by file name; empty to allow any content."""
     for name, known in noted.items():
         if not (folder / name).is_file():
             raise errors.ArtifactError(f"{folder / name}: is missing; rerun the recipe")
@@ -101,7 +101,7 @@ def check_unchanged(folder: Path, noted: Mapping[str, str]) -> None:
 
 
 def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) -> dict[str, Path]:
-    """Return the files in a folder that `taken` accepts, except its card and pickles; skipped files go to `notes`.
+    """Return the files in a folder that `taken` accepts, except the card and pickles. Skipped files go to `notes`.
 
     Raises DataError for a link out of the folder.
     """
@@ -123,5 +123,5 @@ def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) ->
 
 
 def matching(*patterns: str) -> Callable[[str], bool]:
-    """Return a function that checks whether a path matches one of the patterns, as `fnmatch` reads them."""
+    """Return a function that checks whether a path matches any of the given `fnmatch` patterns."""
     return lambda name: any(fnmatch(name, pattern) for pattern in patterns)

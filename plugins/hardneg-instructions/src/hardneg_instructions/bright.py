@@ -14,17 +14,17 @@ _NONE = "N/A"
 
 @dataclass(frozen=True)
 class Bright:
-    """One domain of BRIGHT: `documents` with `id` and `content`, `examples` with `query`, `gold_ids`, `excluded_ids`.
+    """One domain of BRIGHT: `documents` (`id`, `content`) and `examples` (`id`, `query`, `gold_ids`, `excluded_ids`).
 
     The documents in `excluded_ids` are excluded from the runs, metrics and negatives of the query.
 
     Source: Su et al., BRIGHT: A Realistic and Challenging Benchmark for Reasoning-Intensive Retrieval (ICLR 2025).
 
     Args:
-        source: the folder of `xlangai/BRIGHT`, with files such as `documents/biology-00000-of-00001.parquet`.
+        source: a copy of `xlangai/BRIGHT`, with files such as `documents/biology-00000-of-00001.parquet`.
         domain: the domain to read, such as `biology`.
         examples: the table of queries, such as `gpt4_reason`, which includes the reasoning of a language model.
-        long: whether to read whole pages (`long_documents`), judged in `gold_ids_long`.
+        long: whether to read whole pages, from `long_documents`, with the judgements in `gold_ids_long`.
     """
 
     source: str
@@ -34,7 +34,7 @@ class Bright:
     version: ClassVar[int] = 1
 
     def load(self) -> "BrightDomain":
-        """Return the domain, opened for streaming. Raises DataError if a folder has no table of this domain."""
+        """Return the domain, to be read as a stream. Raises DataError if a folder has no table of this domain."""
         folder = folder_of(self.source, "bright")
         documents = self._files(folder / ("long_documents" if self.long else "documents"))
         return BrightDomain(
@@ -60,14 +60,14 @@ class Bright:
 
 @dataclass(frozen=True)
 class BrightDomain:
-    """A collection read from one domain's tables of documents and queries; gold: the column of relevant ids."""
+    """A collection read from one domain's tables of documents and queries. gold: the column of relevant ids."""
 
     corpus: list[Path]
     examples: list[Path]
     gold: str
 
     def documents(self) -> Iterator[Document]:
-        """Return an iterator over the corpus, in the table's order."""
+        """Return an iterator over the documents, in the order of the table."""
         return (Document(_id(row, "id"), row.text("content")) for row in read_tables(self.corpus))
 
     def splits(self) -> Sequence[str]:
@@ -75,23 +75,23 @@ class BrightDomain:
         return ["test"]
 
     def queries(self, split: str) -> Iterator[Query]:
-        """Return an iterator over the queries, in the table's order; `split` can only be `test`."""
+        """Return an iterator over the queries, in the order of the table. `split` can only be `test`."""
         return (Query(_id(row, "id"), row.text("query")) for row in read_tables(self.examples))
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """Yield a judgement of 1 for each document in a query's column of relevant ids."""
+        """Yield a judgement of 1 for each document that a query's row lists as relevant."""
         for row in read_tables(self.examples):
             yield from (Judgement(_id(row, "id"), doc_id, 1) for doc_id in dict.fromkeys(_ids(row, self.gold)))
 
     def excluded(self) -> Iterator[qrels_files.Exclusion]:
-        """Yield the excluded documents of each query."""
+        """Yield a pair of ids for each document that is excluded for a query."""
         for row in read_tables(self.examples):
             yield from (
                 qrels_files.Exclusion(_id(row, "id"), doc_id) for doc_id in _ids(row, "excluded_ids") if doc_id != _NONE
             )
 
     def notes(self) -> Sequence[str]:
-        """Return no notes, because no record is left out."""
+        """Return an empty tuple, because no record is omitted."""
         return ()
 
 

@@ -20,7 +20,7 @@ from hardneg_instructions.tables import (
 )
 
 ORIGINAL, CHANGED = "-og", "-changed"
-"""The suffixes of the ids of a query with its original and its changed instruction, as in mteb."""
+"""Suffixes of query ids that mark the original and the changed instruction, as in mteb."""
 _SPLITS = {"test": (ORIGINAL, CHANGED), "original": (ORIGINAL,), "changed": (CHANGED,)}
 
 
@@ -30,8 +30,8 @@ class FollowIR:
 
     `jhu-clsp/news21-instructions` has tables `corpus`, `queries` (with `instruction_og` and `instruction_changed`),
     `qrels_og/test` and `qrels_changed/test`; mteb's `News21InstructionRetrieval` has `corpus`, `queries`,
-    `instruction` and qrels as `data`, `default` or `qrels`. In both, ids of queries end in `-og` and `-changed`.
-    Split `test` has all queries; splits `original` and `changed` have the queries with one instruction.
+    `instruction` and qrels as `data`, `default` or `qrels`. In both, query ids end in `-og` or `-changed`.
+    Split `test` has all queries. Splits `original` and `changed` have the queries with that instruction.
 
     Source: Weller et al., FollowIR: Evaluating and Teaching Information Retrieval Models to Follow Instructions (2024).
 
@@ -48,7 +48,7 @@ class FollowIR:
         check_template(self.template)
 
     def load(self) -> "FollowIRCollection":
-        """Return the collection, opened for streaming. Raises DataError if a table is missing."""
+        """Return the collection, to be read as a stream. Raises DataError if a table is missing."""
         folder = folder_of(self.source, "followir")
         instructions = table_files(folder, "instruction")
         tables = {"corpus": ("corpus",), "queries": ("queries", "query")}
@@ -73,22 +73,22 @@ class FollowIR:
 
 @dataclass(frozen=True)
 class FollowIRCollection:
-    """A collection read from the files of each table; template: the text of a query with an instruction."""
+    """A collection read from its tables. files: by table. template: the text of a query with an instruction."""
 
     files: dict[str, list[Path]]
     template: str
 
     def documents(self) -> Iterator[Document]:
-        """Yield the corpus, in the table's order."""
+        """Yield the documents in the order of the table."""
         for row in read_tables(self.files["corpus"]):
             yield Document(_id(row), row.text("text"), row.optional("title"))
 
     def splits(self) -> Sequence[str]:
-        """Return `test`, with all queries, and `original` and `changed`, with the queries of one instruction."""
+        """Return `test`, with all queries, and `original` and `changed`, with the queries of that instruction."""
         return list(_SPLITS)
 
     def queries(self, split: str) -> Iterator[Query]:
-        """Yield the queries of a split, each combined with its instruction by the template."""
+        """Yield the queries of a split with their instructions. Raises DataError if an instruction is missing."""
         for row in read_tables(self.files["queries"]):
             query_id, text = _id(row), row.text("text")
             if self.files["instruction"]:
@@ -111,7 +111,7 @@ class FollowIRCollection:
                 yield Judgement(row.id("query-id") + end, row.id("corpus-id"), _relevance(row))
 
     def notes(self) -> Sequence[str]:
-        """Return a note if the template omits the instructions."""
+        """Return a note if the template omits the instructions, else an empty list."""
         left_out = "{instruction}" not in self.template
         return [f"the template {self.template!r} omits the instructions"] if left_out else []
 

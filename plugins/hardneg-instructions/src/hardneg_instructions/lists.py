@@ -1,4 +1,4 @@
-"""Verbs `candidate-lists` and `judged-negatives`, which write a collection's own documents for each query as a run."""
+"""Verbs `candidate-lists` and `judged-negatives`, which write runs of documents that a collection lists or judges."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ _LISTED, _JUDGED = 1000, 3
 
 
 class CandidateLists(stages.RunSpec):
-    """Lists the documents of each query of a split in the order of a table, such as FollowIR's `top_ranked`.
+    """Lists documents for each query of a split from a table, such as FollowIR's `top_ranked`, in table order.
 
     A row has a query and a document (`qid`, `pid`), or a query and all its documents (`query-id`, `corpus-ids`). The
     list of query 310 also applies to 310-og and 310-changed.
@@ -40,7 +40,7 @@ class CandidateLists(stages.RunSpec):
         return stages.Row(count, "queries", disk=count * _LISTED * 20)
 
     def make(self, context: "stages.StageContext[CandidateLists]") -> stages.Facts:
-        """Write the run, with negative ranks as scores. Raises DataError if no listed document is in the corpus."""
+        """Write the run with negative ranks as scores, and return counts. Raises DataError for an empty run."""
         collection = stage_work.open_collection(context.inputs["dataset"])
         lists, missing = read_lists(Path(self.file).expanduser()), "documents that are not in the corpus"
         counts = {"queries without a list": 0, missing: 0}
@@ -57,7 +57,7 @@ class CandidateLists(stages.RunSpec):
 
 
 def read_lists(path: Path) -> dict[str, dict[str, None]]:
-    """Return each query's distinct document ids, as keys in file order. Raises DataError for a malformed row."""
+    """Return, for each query id, distinct document ids as keys in file order. Raises DataError for a malformed row."""
     lists: dict[str, dict[str, None]] = {}
     for row in read_tables([path]):
         one = "qid" in row.cells
@@ -74,7 +74,7 @@ class JudgedNegatives(stages.RunSpec):
 
     Source: Weller et al., Promptriever (ICLR 2025), on instruction negatives.
 
-    split: the split of the queries. highest: the highest grade of a document that is not relevant.
+    split: the split of the queries. highest: highest grade that counts as not relevant.
     """
 
     version = 1
@@ -89,7 +89,7 @@ class JudgedNegatives(stages.RunSpec):
         return stages.Row(count, "queries", disk=count * _JUDGED * 20)
 
     def make(self, context: "stages.StageContext[JudgedNegatives]") -> stages.Facts:
-        """Write the run, with negative ranks as scores. Raises DataError if the run would be empty."""
+        """Write the run with negative ranks as scores, and return counts. Raises DataError for an empty run."""
         collection = stage_work.open_collection(context.inputs["dataset"])
         qrels, counts = collection.qrels(self.split), {"documents": 0, "queries without documents": 0}
 
@@ -111,7 +111,7 @@ def _write(
     documents_of: Callable[[str], Sequence[str]],
     counts: dict[str, int],
 ) -> int:
-    """Write each query's documents except excluded ones, scored by negative ranks; return their number.
+    """Write each query's documents except excluded ones, scored by negative ranks. Return the number written.
 
     counts: updated with the numbers of queries, of queries without documents, and of excluded documents.
     """

@@ -10,9 +10,9 @@ from hardneg_instructions.followir import CHANGED, ORIGINAL
 
 
 class PMrr(Analysis):
-    """Measure whether runs follow a changed instruction: p-MRR from -1 (the opposite) to 1, where 0 means ignored.
+    """Measure whether runs follow a changed instruction, as p-MRR from -1 (the opposite) to 1; 0 means ignored.
 
-    It measures the documents that are less relevant under the changed instruction than under the original one.
+    Only documents that are less relevant under the changed instruction than under the original one are measured.
 
     Source: Weller et al., FollowIR (2024), section 4.
 
@@ -27,7 +27,7 @@ class PMrr(Analysis):
     runs: Runs = Field(min_length=1, description="Runs of the queries under both instructions.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return each run's p-MRR, mean and by query, with counts. Raises DataError if no query can be measured."""
+        """Return each run's p-MRR, overall and by query, with counts. Raises DataError if no query can be measured."""
         less, more = _judged(inputs.qrels())
         if not less:
             ends = f"id suffix {CHANGED} than with {ORIGINAL}"
@@ -87,10 +87,10 @@ def _p_mrr(run: Mapping[str, RankedList], query: str, doc_ids: Sequence[str]) ->
 
 
 def rank_change(original: int, changed: int) -> float:
-    """Return the change of a document's rank under the changed instruction, in reciprocal ranks.
+    """Return p-MRR for one document, between -1 and 1: above 0 if its rank falls, below 0 if it rises.
 
-    With MRR = 1 / rank, the change is MRR_og / MRR_new - 1 if the document rises, else 1 - MRR_new / MRR_og; from -1 to
-    1. A document that is missing from a list counts as ranked after the last one.
+    original, changed: its ranks, from 1, under the two instructions; an unlisted document has the rank after the last.
+    With MRR = 1 / rank, the value is MRR_og / MRR_new - 1 if the document rises, else 1 - MRR_new / MRR_og.
 
     Source: Weller et al., FollowIR (2024), p-MRR.
     """

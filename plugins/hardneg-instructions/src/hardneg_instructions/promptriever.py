@@ -21,18 +21,18 @@ from hardneg_instructions.tables import (
 _SPLIT = re.compile(r"([A-Za-z0-9][A-Za-z0-9_]*?)(-\d+-of-\d+)?\.(?:parquet|jsonl?)(?:\.gz)?")
 _POSITIVE, _RULED_OUT, _MINED = "positive_passages", "new_negatives", "negative_passages"
 SUFFIX = "-instruct"
-"""The suffix of the id of a query with an instruction; the query without it has the bare id."""
+"""Suffix that marks the id of a query with an instruction. Without an instruction, the id is unchanged."""
 
 
 @dataclass(frozen=True)
 class Promptriever:
     """Queries with an instruction, positive passages, and passages that answer the query but violate the instruction.
 
-    The columns are as in `samaya-ai/msmarco-w-instructions`: `query_id`, `only_query`, `only_instruction`,
-    `has_instruction`, `positive_passages`, `negative_passages` and `new_negatives`, lists of passages with `docid`,
-    `title` and `text`. Positive passages are judged 1, and new negatives, which violate the instruction, 0; negative
-    passages are unjudged documents. The id of a passage written by a language model, with an `explanation`, is
-    `DOCID.DIGEST`; a query with an instruction has the id `ID-instruct`.
+    The columns are those of `samaya-ai/msmarco-w-instructions`: `query_id`, `only_query`, `only_instruction` and
+    `has_instruction`, and lists of passages with `docid`, `title` and `text`. `positive_passages` are judged 1.
+    `new_negatives` violate the instruction and are judged 0. `negative_passages` are not judged. A query with an
+    instruction gets the id `ID-instruct`. A passage with an `explanation` was written by a language model and gets the
+    id `DOCID.DIGEST`.
 
     Source: Weller et al., Promptriever: Instruction-Trained Retrievers Can Be Prompted Like Language Models (ICLR
     2025).
@@ -41,7 +41,7 @@ class Promptriever:
         source: a Parquet or JSON Lines file, or a folder of files named by split, like `train-00000-of-00052.parquet`.
         template: the text of a query with an instruction; `{query}` alone omits instructions.
         dev: share of the queries of split `train` to use as split `dev`; queries with equal texts stay together.
-        test: share of the same queries to use as split `test`.
+        test: share of the queries of split `train` to use as split `test`.
     """
 
     source: str
@@ -57,7 +57,7 @@ class Promptriever:
             raise errors.PluginError(f"dev, test: shares must be at least 0 and sum to less than 1, not {shares}")
 
     def load(self) -> "PromptrieverRows":
-        """Return the rows, opened for streaming. Raises DataError if there is no readable file."""
+        """Return the collection, to be read as a stream. Raises DataError if there is no file or split to read."""
         if not self.source:
             raise errors.DataError("promptriever needs a file or a folder, as in promptriever:FOLDER")
         path = Path(self.source).expanduser()
@@ -85,14 +85,14 @@ class Promptriever:
 
 @dataclass(frozen=True)
 class PromptrieverRows:
-    """A collection read from the files of each split; loader: the loader with its options."""
+    """A collection that is read from the files of each split. loader: the loader with its options."""
 
     files: dict[str, list[Path]]
     loader: Promptriever
     _counts: Counter[str] = field(default_factory=Counter)
 
     def documents(self) -> Iterator[Document]:
-        """Yield all distinct passages in row order; their ids and content hashes are held in memory."""
+        """Yield all distinct passages in row order. Raises DataError if passages with the same id differ."""
         known: dict[str, int] = {}
         for split in self.files:
             for row in read_tables(self.files[split]):
@@ -107,12 +107,12 @@ class PromptrieverRows:
                             raise row.error(f"{column}: document {document.doc_id!r} differs from an earlier row")
 
     def splits(self) -> Sequence[str]:
-        """Return the splits of the files, and `dev` and `test` if they get a share of `train`."""
+        """Return the splits that have files, then `dev` and `test` if they get a share of `train`."""
         shares = {"dev": self.loader.dev, "test": self.loader.test}
         return [*self.files, *(split for split, share in shares.items() if share)]
 
     def queries(self, split: str) -> Iterator[Query]:
-        """Yield the queries of a split, combined by the template with the instruction of those that have one."""
+        """Yield the queries of a split. The template adds the instruction to each query that has one."""
         self._counts.clear()
         for query_id, row in self._rows(split):
             instruction = _instruction(row)
@@ -120,7 +120,7 @@ class PromptrieverRows:
             yield Query(query_id, instructed(self.loader.template, row.text("only_query"), instruction))
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """Yield judgements: 1 for each positive passage, 0 for each passage that violates the instruction."""
+        """Yield judgements: 1 for positives, 0 for new negatives. Raises DataError if a passage is in both lists."""
         for query_id, row in self._rows(split):
             positive = {_doc_id(passage): 1 for passage in row.rows(_POSITIVE)}
             ruled_out = {_doc_id(passage): 0 for passage in row.rows(_RULED_OUT)}
@@ -129,7 +129,7 @@ class PromptrieverRows:
             yield from (Judgement(query_id, *pair) for pair in (positive | ruled_out).items())
 
     def notes(self) -> Sequence[str]:
-        """Return notes on the negative passages, and on instructions that the template omits."""
+        """Return notes for the user on unjudged passages, and on instructions that the template omits."""
         notes = [f"{_MINED} were mined and count as unjudged documents"]
         if "{instruction}" not in self.loader.template and self._counts["with"]:
             notes.append(f"{self._counts['with']} instructions omitted by the template {self.loader.template!r}")

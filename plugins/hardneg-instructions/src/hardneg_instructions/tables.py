@@ -11,7 +11,7 @@ from hardneg.plugin import errors, stores
 _ENDINGS = (".parquet", ".jsonl", ".jsonl.gz", ".json", ".json.gz")
 _ROWS = 1024
 TEMPLATE = "{query} {instruction}"
-"""The query, a space and the instruction, as in Promptriever's training and mteb's FollowIR."""
+"""The default template: the query, a space and the instruction, as in Promptriever's training and mteb's FollowIR."""
 
 
 class TableRow(NamedTuple):
@@ -29,7 +29,7 @@ class TableRow(NamedTuple):
         return value
 
     def optional(self, column: str) -> str:
-        """Return the text in a cell; an empty string if the cell is missing."""
+        """Return the text in a cell, or an empty string if there is none. Raises DataError for other values."""
         return "" if self.cells.get(column) is None else self.text(column)
 
     def id(self, column: str) -> str:
@@ -41,11 +41,11 @@ class TableRow(NamedTuple):
         return name
 
     def ids(self, column: str) -> list[str]:
-        """Return the ids that a cell lists; empty if it is missing. Raises DataError for other values and bad ids."""
+        """Return the list of ids in a cell, empty if there is none. Raises DataError for other values and bad ids."""
         return [TableRow(self.path, self.number, {column: value}).id(column) for value in self._list(column)]
 
     def rows(self, column: str) -> list["TableRow"]:
-        """Return the records that a cell lists; empty for a missing cell. Raises DataError for other values."""
+        """Return the list of records in a cell, empty if there is none. Raises DataError for other values."""
         values = self._list(column)
         if not all(isinstance(value, Mapping) for value in values):
             raise self.error(f"column {column!r} must contain a list of records")
@@ -73,7 +73,7 @@ def check_template(template: str) -> None:
 
 
 def instructed(template: str, query: str, instruction: str) -> str:
-    """Fill a template with a query and its instruction; return the query alone if the instruction is empty."""
+    """Return a template filled with a query and its instruction, or only the query if the instruction is empty."""
     return template.format(query=query, instruction=instruction).strip() if instruction else query
 
 
@@ -114,7 +114,7 @@ def count_rows(files: Sequence[Path]) -> int:
 
 
 def folder_of(source: str, form: str) -> Path:
-    """Return a loader's source as a folder; form: the loader's name. Raises DataError if there is no such folder."""
+    """Return the folder named by `source`. form: the loader's name, for errors. Raises DataError if it is missing."""
     if not source:
         raise errors.DataError(f"{form} needs a folder, as in {form}:FOLDER")
     folder = Path(source).expanduser()

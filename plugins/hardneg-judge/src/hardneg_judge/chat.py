@@ -28,7 +28,7 @@ class Chat(ChatServer):
     Negatives for Robust Information Retrieval (2025, arXiv 2505.16967).
 
     Args:
-        prompt: a template or a template file, with {query} and {passages}; its text is part of keys.
+        prompt: a template or a template file, with {query} and {passages}; its text is part of artifact keys.
         scale: the form of a verdict: `yes-no`, or `grades` from 0 to 3.
         batch: number of passages of one query per message.
         unreadable: how to score a passage without a readable verdict: `irrelevant` or `relevant`. The verb `judge`
@@ -49,7 +49,7 @@ class Chat(ChatServer):
         object.__setattr__(self, "prompt", template(self.prompt, built_in(self.scale, self.batch)))
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """Yield the scores of each query's passages, in the order given; a bounded number of requests is read ahead.
+        """Yield the scores of each query's passages, in order. A bounded number of requests is read ahead.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
@@ -74,7 +74,7 @@ class Chat(ChatServer):
 
 
 class Asking(ChatSession):
-    """A session that scores passages in order; unread: the score of a passage without a readable verdict."""
+    """A session that scores passages in order. unread: the score of a passage without a readable verdict."""
 
     def __init__(self, chat: Chat, unread: float) -> None:
         super().__init__(chat, chat.batch)
@@ -116,7 +116,7 @@ class ChatFilter(Chat):
 
     Args:
         relevant_from: the lowest score that counts as relevant; at most 1 with `yes-no` and 3 with `grades`.
-        depth: number of candidates to judge at the top of each list; the others are dropped as `unjudged`.
+        depth: number of candidates to judge per list, from the top; the others are dropped as `unjudged`.
     """
 
     relevant_from: float = 1.0
@@ -131,7 +131,7 @@ class ChatFilter(Chat):
             raise ValueError(f"depth: must be above 0, not {self.depth}")
 
     def reasons(self, candidates: Iterable[Candidates], texts: protocols.FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield each query's dropped candidates, mapped to `relevant`, `unreadable` or `unjudged`; positives stay.
+        """Yield, per query, the dropped candidates and why: `relevant`, `unreadable` or `unjudged`. Positives are kept.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
@@ -160,17 +160,17 @@ class ChatFilter(Chat):
 
 @dataclass(frozen=True)
 class ChatListwise(ChatServer):
-    """A language model on a server that reorders a query's passages window by window, from the end of the list up.
+    """A language model on a server that reorders a query's passages within a sliding window.
 
-    The window slides to the top of the list, and the best passages move up with it. The score of a passage is the
-    number of passages ranked at or below it. Answers are repaired: unknown and repeated numbers are ignored, and
+    The window slides from the end of the list to the top, and the best passages move up with it. The score of a passage
+    is the number of passages ranked at or below it. Answers are repaired: unknown and repeated numbers are ignored, and
     missing passages follow in their previous order.
 
     Source: Sun, Yan, Ma, Wang, Ren, Chen, Yin and Ren, Is ChatGPT Good at Search? Investigating Large Language Models
     as Re-Ranking Agents (EMNLP 2023), section 3.2: windows of 20 passages, in steps of 10.
 
     Args:
-        prompt: a template or a template file, with {query} and {passages}; its text is part of keys.
+        prompt: a template or a template file, with {query} and {passages}; its text is part of artifact keys.
         window: number of passages per request.
         step: number of passages by which the window moves, below `window`.
     """
@@ -188,7 +188,7 @@ class ChatListwise(ChatServer):
         object.__setattr__(self, "prompt", template(self.prompt, IN_ORDER))
 
     def rerank(self, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[Sequence[float]]:
-        """Yield the scores of each query's passages, in the order given; the windows of a query are sequential.
+        """Yield the scores of each query's passages, in order. The windows of one query are sent one after another.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
@@ -201,7 +201,7 @@ class Ordering(ChatSession):
     """A session that reorders the passages of several queries concurrently."""
 
     def rerank(self, options: ChatListwise, requests: Iterable[tuple[str, Sequence[str]]]) -> Iterator[list[float]]:
-        """Yield the scores of each query's passages. Raises ModelError like `ask`, and if no answer is readable."""
+        """Yield the scores of each query's passages. Raises ModelError like `ask`, or if no answer is readable."""
         calls = ([partial(self._in_order, options, query, passages)] for query, passages in requests)
         for ((order, replies),) in self.in_order(calls):
             for reply in replies:

@@ -22,7 +22,7 @@ PAIRS = 4096
 
 
 class Level(BaseModel):
-    """A judge, and the lowest score that counts as relevant (`relevant_from`).
+    """A judge, set by either `reranker` or `plugin`. relevant_from: the lowest score that counts as relevant.
 
     reranker: the stage that trained the judge. plugin: a reranker that no stage trains, such as `chat`.
     """
@@ -41,10 +41,10 @@ class Level(BaseModel):
 
 
 class Opened:
-    """A judge ready to score; `rerank` yields a score for each passage of each request, nan without a verdict.
+    """An opened judge. `rerank` yields the scores of each request's passages; nan means that there is no verdict.
 
-    at_once: pairs per block, enough for full batches but few enough to report progress. counts: requests to a server;
-    empty for a network on this machine.
+    at_once: number of pairs per block, enough for full batches but few enough to report progress. counts: numbers of
+    requests, tokens and answers of a server; empty for a network on this machine.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Opened:
         device: str | None,
         stack: ExitStack,
     ) -> None:
-        """Open a plugin, with a network from `folder` if a stage trained it; `stack` closes any session."""
+        """Open a plugin. folder: the network, if a stage trained it. stack: closes the session, if there is one."""
         self.name, self.relevant_from = name, level.relevant_from
         scorer: Any = plugin
         if isinstance(plugin, hp.protocols.TrainableReranker):
@@ -73,7 +73,7 @@ class Judged:
     """A query's first n mined negatives with the judges' verdicts.
 
     flag, decide: float32 [n], the scores of the first and the second judge, nan where missing.
-    relevant, unread: bool [n], true where judged relevant, and where the second judge was asked but gave no score.
+    relevant: bool [n], whether judged relevant. unread: bool [n], whether the second judge was asked but gave no score.
     """
 
     mined: hp.Negatives
@@ -83,7 +83,7 @@ class Judged:
     unread: NDArray[np.bool_]
 
     def left(self, outcome: Outcome) -> hp.Negatives | None:
-        """Return the query's remaining negatives; None if the query is dropped."""
+        """Return the remaining negatives and a record of the dropped ones; None if `outcome` drops the query."""
         if outcome == "drop-query" and self.relevant.any():
             return None
         item, dropped = self.mined, self.relevant | self.unread
@@ -103,7 +103,7 @@ class Judged:
 def judged(
     block: Sequence[hp.Negatives], texts: Mapping[str, str], corpus: hp.Corpus, flag: Opened | None, decide: Opened
 ) -> list[Judged]:
-    """Return the verdicts on each query's negatives; `decide` scores only pairs that `flag` flags or cannot score."""
+    """Judge each query's negatives, in order. `decide` scores only pairs that `flag` flags or cannot score."""
     rows = [np.ones(len(item.negatives), bool) for item in block]
     flags = [np.full(len(item.negatives), np.nan, np.float32) for item in block]
     if flag is not None:
@@ -157,9 +157,9 @@ class Judge(hp.stages.StageSpec):
     Robust Information Retrieval (2025, arXiv 2505.16967): a cheap judge flags pairs and a more expensive one decides on
     them; false negatives are dropped, dropped with their query, or made positives.
 
-    negatives: the stage that mined them. split: the split of their queries. depth: the number of negatives to judge per
-    query, from the top; the others are dropped. flag: the first of two judges, optional. decide: the deciding judge.
-    outcome: `drop-negative`, `drop-query` or `positive`.
+    negatives: the stage that mined the negatives. split: split of the queries. depth: number of negatives to judge per
+    query, from the top; the others are dropped. flag: an optional first judge; `decide` then scores only what it flags.
+    decide: the deciding judge. outcome: what happens to a relevant negative: `drop-negative`, `drop-query`, `positive`.
     """
 
     version = 2
@@ -185,12 +185,12 @@ class Judge(hp.stages.StageSpec):
         return {name: level for name, level in both.items() if level is not None}
 
     def identity(self) -> dict[str, Any]:
-        """Return the options in the key, with each judge's `relevant_from`; the judges enter the key separately."""
+        """Return the options for the artifact key, with each judge's `relevant_from`. Judges are added separately."""
         own = {name: getattr(self, name) for name in ("split", "depth", "outcome")}
         return {**own, **{name: level.relevant_from for name, level in self.levels.items()}}
 
     def problems(self, recipe: hp.stages.RecipeView) -> Iterator[str]:
-        """Yield a message for negatives of another split, and for thresholds that every passage or none reaches."""
+        """Yield a message if the negatives are of another split, or if a threshold is out of the range of scores."""
         for name, level in self.levels.items():
             best = getattr(recipe.plugin(f"{name}.plugin"), "best", None)
             if best is not None and not 0 < level.relevant_from <= best:
@@ -201,12 +201,12 @@ class Judge(hp.stages.StageSpec):
             yield f"split: {self.negatives!r} has queries of split {mined}, not {self.split}; set split: {mined}"
 
     def traits(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
-        """Return the traits of the negatives; also pseudo-positives, if relevant negatives become positives."""
+        """Return the traits of the negatives, and pseudo-positives if relevant negatives become positives."""
         own: dict[str, str] = {hp.fields.Trait.PSEUDO_POSITIVES: recipe.name} if self.outcome == "positive" else {}
         return {**super().traits(recipe), **own}
 
     def estimate(self, sizes: hp.stages.Sizes) -> hp.stages.Row:
-        """Return the estimate: `depth` pairs per query, all of which the first judge scores, and their disk space."""
+        """Return the number of pairs for the first judge, `depth` per query, and their disk space."""
         pairs = sizes.queries(self.split) * self.depth
         return hp.stages.Row(int(pairs), "pairs", int(pairs) * 60)
 
@@ -240,7 +240,7 @@ class Judge(hp.stages.StageSpec):
 
 @dataclass(frozen=True)
 class JudgedBlocks(hp.stage_work.StageBlocks):
-    """The work of stage `judge` in blocks of queries; hidden: withheld positives by query. step: queries per block."""
+    """The work of stage `judge` in blocks of queries. hidden: withheld positives by query. step: queries per block."""
 
     collection: hp.StoredCollection = field(kw_only=True)
     mined: Sequence[hp.Negatives] = field(kw_only=True)
@@ -249,7 +249,7 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
     step: int = field(kw_only=True)
 
     def make(self, numbers: Sequence[int], task: hp.runtime.Task) -> Iterator[tuple[int, hp.block_store.BlockResult]]:
-        """Yield each block's number with its remaining and dropped negatives, judgements and counts."""
+        """Judge the given blocks. Yield their numbers with remaining and dropped negatives, judgements and counts."""
         with ExitStack() as stack, TemporaryDirectory() as folder:
             levels = self._opened(stack) if numbers else {}
             path, dropped = Path(folder) / hp.layout.NEGATIVES, Path(folder) / hp.layout.DROPPED
@@ -346,5 +346,5 @@ class JudgedBlocks(hp.stage_work.StageBlocks):
 
 
 def _counts(levels: Mapping[str, Opened]) -> dict[str, int]:
-    """Return the counts of requests to servers, by judge."""
+    """Return the counts of requests to servers, with the judge in each name."""
     return {f"{name}: {what}": n for name, level in levels.items() for what, n in level.counts.items() if n}

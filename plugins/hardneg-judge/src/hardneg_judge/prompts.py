@@ -27,7 +27,7 @@ FORMS: Mapping[str, str] = {
     "keywords": "two to six keywords, as typed into a search box",
     "claim": "a claim in one sentence, which the passage supports or refutes",
 }
-"""The descriptions sent for known values of option `forms`; any other value is sent verbatim."""
+"""The texts that are sent for the built-in values of option `forms`. Any other value is sent unchanged."""
 _QUESTION = {
     "yes-no": "Would someone who asks this query find what they look for in the passage?",
     "grades": (
@@ -50,10 +50,10 @@ def built_in(scale: Scale, batch: int) -> str:
 
 
 def template(prompt: str, otherwise: str, parts: Sequence[str] = ("query", "passages")) -> str:
-    """Return the template in `prompt` (text or a file name), with all `parts` checked, or `otherwise` if it is empty.
+    """Return the template that `prompt` contains or names as a file, or `otherwise` if empty. parts: required fields.
 
     Raises:
-        ValueError: the file does not exist, or a part is missing.
+        ValueError: the file cannot be read, or a part is missing.
     """
     if not prompt:
         return otherwise
@@ -72,7 +72,7 @@ def _file_text(option: str, name: str) -> str:
 
 
 def filled(text: str, query: str, passages: Sequence[str], numbered: bool) -> str:
-    """Return the template with the query and the passages: all, numbered from 1, if `numbered`, else the only one.
+    """Return the template filled with the query and the passages, numbered from 1; if not `numbered`, only the first.
 
     A numbered passage is put on one line, so that its text cannot contain numbered lines. Texts may contain braces.
     """
@@ -81,24 +81,24 @@ def filled(text: str, query: str, passages: Sequence[str], numbered: bool) -> st
 
 
 def put_in(text: str, parts: Mapping[str, str]) -> str:
-    """Return the template with each name in braces replaced by its text from `parts`; other braces do not change."""
+    """Return the template with each `{name}` replaced by its text in `parts`. Other braces are left unchanged."""
     return re.sub(r"\{(\w+)\}", lambda match: parts.get(match[1], match[0]), text)
 
 
 def asked_forms(forms: Sequence[str], start: int, count: int) -> str:
-    """Return a numbered list of `count` requested queries, described by the forms in turn from position `start`."""
+    """Return a numbered list that describes `count` queries. It cycles through `forms` from position `start`."""
     chosen = islice(cycle(forms), start, start + count)
     return "\n".join(f"{number}. {FORMS.get(form, form)}" for number, form in enumerate(chosen, 1))
 
 
 def examples_text(source: str) -> str:
-    """Return examples as JSON Lines from text or a named file. Raises ValueError if the file cannot be read."""
+    """Return examples as JSON Lines. source: the lines or a file name. Raises ValueError for an unreadable file."""
     return source if not source.strip() or source.lstrip().startswith("{") else _file_text("examples", source)
 
 
 @cache
 def shown_examples(text: str) -> str:
-    """Return examples formatted for a message, from JSON Lines with `passage` and `queries`.
+    """Return examples formatted for a message. text: JSON Lines with `passage` and `queries`.
 
     Raises:
         ValueError: a line is malformed.
@@ -140,7 +140,7 @@ def _spoken(answer: str) -> str:
 
 
 def verdicts(answer: str, count: int, scale: Scale, numbered: bool) -> list[float | None]:
-    """Return the score of each of `count` passages; None if the answer has none, or two different ones.
+    """Return the score of each of `count` passages, or None where an answer has no verdict or contradictory ones.
 
     If `numbered`, each passage needs a numbered line, but a single passage may have a bare verdict. Text before the end
     of a `<think>` block is ignored.
@@ -171,7 +171,7 @@ def _verdict(spoken: str, scale: Scale) -> float | None:
 
 
 def permutation(answer: str, count: int) -> list[int]:
-    """Return the passages, counted from 0, in the order in which an answer lists them; empty if it lists none.
+    """Return the numbers of the passages, from 0, in the order of an answer; empty if it lists none.
 
     Unknown and repeated numbers are ignored; missing passages follow in their original order.
     """
@@ -181,7 +181,7 @@ def permutation(answer: str, count: int) -> list[int]:
 
 
 def queries_in(answer: str, count: int) -> list[str]:
-    """Return the distinct queries of an answer in the order of their numbers, from 1 to `count`.
+    """Return the distinct queries in an answer, in the order of their numbers. Numbers above `count` are ignored.
 
     Queries with ambiguous numbers or over 2,000 characters are dropped. If one query is requested, a single line needs
     no number. Text before the end of a `<think>` block is ignored.

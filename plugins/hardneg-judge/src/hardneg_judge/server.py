@@ -1,4 +1,4 @@
-"""Chat servers: the options of every plugin that uses one, and sessions of requests with a journal of answers."""
+"""Options of all plugins that use a chat server, sessions of requests to it, and a journal of its answers."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ from hardneg.plugin import errors, stores
 
 
 class Answer(NamedTuple):
-    """A model's answer, with the numbers of tokens read and written as the server counts them, -1 if not reported."""
+    """A model's answer. read, written: numbers of tokens as the server counts them; -1 if it does not report them."""
 
     text: str
     read: int = -1
@@ -34,7 +34,7 @@ def request_key(content: str) -> str:
 
 
 class AnswerJournal:
-    """A file of answers by request key; only the answers' offsets are held in memory.
+    """A file of answers by request key. Only the positions of the answers in the file are held in memory.
 
     Several threads and processes may share a file. If a process is killed, stored answers remain complete; a partial
     last line is skipped.
@@ -59,7 +59,7 @@ class AnswerJournal:
         return len(self._offsets)
 
     def find(self, key: str) -> Answer | None:
-        """Return the stored answer to the request with this key; None if there is none."""
+        """Return the stored answer to the request with this key, or None if there is none."""
         with self._lock:
             if (offset := self._offsets.get(_short(key))) is None:
                 return None
@@ -125,7 +125,7 @@ class ChatServer:
 
     Args:
         model: the model's name on the server.
-        url: the base URL, without `/chat/completions`; not part of keys.
+        url: the base URL, without `/chat/completions`; not part of artifact keys.
         key: the environment variable that contains the API key; null sends no key.
         revision: any label; change it when the server has new weights under the same model name.
         characters: maximum number of characters of a passage to send; null sends all.
@@ -163,7 +163,7 @@ class ChatServer:
 
 
 class Reply(NamedTuple, Generic[Value]):
-    """An answer, whether it was cached, its values (none if unreadable), and whether they are complete."""
+    """A parsed answer. known: whether it was cached. values: empty if unreadable. whole: whether all are readable."""
 
     answer: Answer
     known: bool
@@ -172,13 +172,13 @@ class Reply(NamedTuple, Generic[Value]):
 
 
 class ChatSession(server.ModelServer):
-    """A session of concurrent requests to one model on one server; answers that are fully readable are cached.
+    """A session of concurrent requests to one model on one server. Fully readable answers are cached.
 
     counts: numbers of requests (including cached answers), tokens as the server counts them, and unreadable answers.
     """
 
     def __init__(self, options: ChatServer, passages: int) -> None:
-        """Open a session with `passages` per message. Raises ModelError (no key) or ArtifactError (unusable file)."""
+        """Open a session. passages: number per message. Raises ModelError (no key) or ArtifactError (unusable file)."""
         parameters: dict[str, Any] = {"model": options.model, **options.more}
         if options.tokens is not None:
             parameters["max_tokens"] = options.tokens * passages
@@ -233,8 +233,8 @@ class ChatSession(server.ModelServer):
     def reply(self, message: str, read: Callable[[Answer], tuple[list[Value], bool]]) -> Reply[Value]:
         """Return the answer to a message, from the journal if it has a complete one.
 
-        read: returns the values in an answer, and whether they are complete; only complete answers are cached. Raises
-        ModelError like `ask`.
+        read: a function that returns the values in an answer and whether they are complete. Only complete answers are
+        cached. Raises ModelError like `ask`.
         """
         key = request_key(message)
         with self._locks[int(key[:8], 16) % len(self._locks)]:  # equal messages are sent once
@@ -247,7 +247,7 @@ class ChatSession(server.ModelServer):
         return Reply(answer, False, values, whole)
 
     def in_order(self, groups: Iterable[Sequence[Callable[[], Result]]]) -> Iterator[list[Result]]:
-        """Yield each group's results, in order; the calls run concurrently, and a bounded number is started ahead."""
+        """Run calls concurrently, and yield each group's results, in order. A bounded number is started ahead."""
         waiting, ahead = deque[list[Future[Result]]](), 0
         try:
             for group in groups:

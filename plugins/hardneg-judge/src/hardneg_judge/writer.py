@@ -16,7 +16,7 @@ MISSING = "queries missing from answers"
 class ChatWriter(ChatServer):
     """A language model, on a server with OpenAI's /v1/chat/completions API, that writes queries for passages.
 
-    It gets one request per passage. Answers are cached on this machine by model, parameters and message, so that no
+    Each passage takes one request. Answers are cached on this machine by model, parameters and message, so that no
     request is repeated.
 
     Source: Bonifacio, Abonizio, Fadaee and Nogueira, InPars: Data Augmentation for Information Retrieval using Large
@@ -24,9 +24,9 @@ class ChatWriter(ChatServer):
 
     Args:
         tokens: maximum number of tokens of an answer with all its queries; null uses the server's default.
-        prompt: a template or a template file, with {passage}, {forms} and {examples}; its text is part of keys.
-        forms: the kinds of queries, in turn from a random one: `question`, `keywords`, `claim`, or a description.
-        examples: a file of JSON Lines with `passage` and `queries`, included in every message and in keys.
+        prompt: a template or template file, with {passage}, {forms} and {examples}; its text is part of artifact keys.
+        forms: kinds of queries, used in turn from a random start: `question`, `keywords`, `claim`, or a description.
+        examples: a file of JSON Lines with `passage` and `queries`, included in every message and in artifact keys.
     """
 
     version: ClassVar[int] = 2
@@ -48,7 +48,7 @@ class ChatWriter(ChatServer):
             raise ValueError(f"prompt: has no {{{lost[0]}}}, but {lost[0]} are set; add it to the template")
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
-        """Yield up to `count` queries with each document, in order; a bounded number of documents is read ahead.
+        """Yield each document, in order, with up to `count` queries. A bounded number of documents is read ahead.
 
         Raises:
             ModelError: the key is missing, the server refuses or does not answer, or no answer is readable.
@@ -57,11 +57,11 @@ class ChatWriter(ChatServer):
             yield from session.write(documents, count=count, seed=seed)
 
     def writing(self, counts: MutableMapping[str, float], device: str | None = None) -> "ChatWriting":
-        """Open a session, which updates `counts` at its end. Raises ModelError if the key is missing."""
+        """Open a session that updates `counts` when it closes. Raises ModelError if the key is missing."""
         return ChatWriting(self, counts)
 
     def message(self, document: Document, count: int, seed: int) -> str:
-        """Return the message that asks for `count` queries; it depends on the document's content, not on its id."""
+        """Return the message that asks for `count` queries. It depends on the document's content, but not on its id."""
         text = document.contents[: self.characters]
         start = int(runtime.generator(seed, "chat", text).integers(len(self.forms)))
         parts = {
@@ -73,7 +73,7 @@ class ChatWriter(ChatServer):
 
 
 class ChatWriting(ChatSession):
-    """A session that writes queries; totals: receives counts of requests, tokens and unreadable answers at the end."""
+    """A session that writes queries. totals: updated at the end with counts of requests, tokens and answers."""
 
     version = ChatWriter.version
 
@@ -86,7 +86,7 @@ class ChatWriting(ChatSession):
         self._totals.update({what: count for what, count in self.counts.items() if count})
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[records.Written]:
-        """Yield up to `count` queries with each document, in order; only one call may be active at a time."""
+        """Yield each document, in order, with up to `count` queries. Only one call may be active at a time."""
         asked: list[Document] = []
 
         def calls(document: Document) -> list[partial[Reply[str]]]:

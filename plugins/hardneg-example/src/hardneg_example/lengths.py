@@ -1,4 +1,4 @@
-"""Analysis `lengths`: lengths of the top documents of runs, compared with relevant documents."""
+"""The analysis `lengths`, which compares the lengths of runs' top documents with those of relevant documents."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ class Lengths(Analysis):
     depth: int = Field(10, gt=0, description="The number of top documents to measure.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return, for each run and the relevant documents, mean words and counts of documents with and without text."""
+        """Return mean words and document counts, with and without text, per run and for relevant documents."""
         doc_ids_of = {
             label: [doc_id for ranked in run.values() for doc_id in ranked.doc_ids[: self.depth]]
             for label, run in inputs.runs("runs", self.runs).items()

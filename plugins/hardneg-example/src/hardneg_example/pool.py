@@ -1,4 +1,4 @@
-"""Verb `pool`: a table of the unjudged top documents of runs, for manual judgement."""
+"""The stage `pool`, which writes a table of the unjudged top documents of runs for manual judgement."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
@@ -25,7 +25,7 @@ class Pool(stages.StageSpec):
 
     Source: Harman, Overview of the First Text REtrieval Conference (TREC-1, 1992), on pooling.
 
-    runs: runs by label. split: the split of the runs' queries. depth: number of documents per list.
+    runs: stages whose runs are pooled, by label. split: the split of their queries. depth: documents per list.
     """
 
     version = 1
@@ -38,7 +38,7 @@ class Pool(stages.StageSpec):
     depth: int = Field(default=10, gt=0)
 
     def problems(self, recipe: stages.RecipeView) -> Iterator[str]:
-        """Yield a problem for each run that searched another split, which has other queries and judgements."""
+        """Yield a problem for each run on a different split, since its queries and judgements differ."""
         for label, name in self.runs.items():
             other = getattr(recipe.stages.get(name), "split", self.split)
             if other != self.split:
@@ -60,7 +60,7 @@ class Pool(stages.StageSpec):
         return [tables.Section("Documents to judge", [Table(("pool", *_COUNTED), rows)], _EXPLAINED)]
 
     def make(self, context: "stages.StageContext[Pool]") -> stages.Facts:
-        """Write a line per query and unjudged document, sorted by id to hide ranks; return the counts."""
+        """Write a line per unjudged document of each query, sorted by id to hide ranks; return the counts."""
         collection = StoredCollection.open(context.inputs["dataset"].folder)
         paths = {label: source.folder / layout.RUN for label, source in context.inputs_of("runs").items()}
         queries, qrels = collection.queries(self.split), collection.qrels(self.split)
@@ -77,7 +77,7 @@ class Pool(stages.StageSpec):
 
 
 def pool(lists: Mapping[str, RankedList], depth: int) -> dict[str, list[str]]:
-    """Return, for each document in the first `depth` of any list, the labels of all such lists; ids ascend."""
+    """Return the ids in the first `depth` of any list, in ascending order, each with the labels of these lists."""
     runs_of: dict[str, list[str]] = {}
     for label, ranked in lists.items():
         for doc_id in ranked.doc_ids[:depth]:

@@ -1,1 +1,1 @@
-"""Faster encoding, reranking and search for hardneg, depending on the processor."""
+"""Faster encoding, reranking and search for hardneg, with kernels selected by processor."""

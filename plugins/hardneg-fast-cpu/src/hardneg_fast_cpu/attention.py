@@ -11,13 +11,13 @@ from torch import Tensor
 from hardneg.plugin import errors
 
 UNPADDED = "hardneg_unpadded"
-"""The name under which transformers registers attention without padding, with several texts in one row."""
+"""The name of attention without padding in transformers' registry; a row may contain several texts."""
 KERNEL = "torch.nn.attention.varlen"
 """The torch module with a CUDA kernel for bfloat16 and float16."""
 _UNKNOWN = ("position_bias", "softcap", "s_aux")  # terms that some networks add to scores
 
 BATCHED = "hardneg_batched"
-"""The name under which transformers registers attention as batched products."""
+"""The name of attention as batched products in transformers' registry."""
 _LARGEST = 60.0  # the largest score whose exp and sums are well within bfloat16's range
 _LEAST = 1e-30  # the smallest sum of weights in which small weights are not lost
 _FAR = -1e4  # added to the scores of padding
@@ -39,7 +39,7 @@ def kernel_options() -> frozenset[str]:
 
 
 def has_kernel() -> bool:
-    """Return whether the installed torch, 2.11 or later, has the kernel with a scale and a window."""
+    """Return whether the installed torch has a kernel with a scale and a window, as torch 2.11 and later do."""
     return {"scale", "window_size"} <= kernel_options()
 
 
@@ -77,7 +77,7 @@ def _unpadded(
 
 
 def by_sdpa(*arguments: Any, **rest: Any) -> tuple[Tensor, None]:
-    """Compute attention with transformers' SDPA implementation; the arguments and output are the same."""
+    """Compute attention with transformers' `sdpa_attention_forward`, which defines the arguments and output."""
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     output: tuple[Tensor, None] = sdpa_attention_forward(*arguments, **rest)
@@ -90,8 +90,8 @@ def by_kernel(qkv: list[Tensor], bounds: Bounds, scale: float, reach: tuple[int,
     Vaswani et al., Attention Is All You Need (2017), Equation 1.
 
     qkv: queries [tokens, heads, size]; keys and values [tokens, k, size], where several query heads may share one of
-    the k heads. bounds: bounds of the texts. scale: factor of the scores. reach: numbers of tokens before and after
-    itself that each token attends to; -1 means the whole text.
+    the k heads. bounds: see `Bounds`. scale: factor of the scores. reach: how many tokens before and after itself each
+    token attends to; -1 for no limit.
     Returns [tokens, heads, size].
     """
     from torch.nn.attention.varlen import varlen_attn
@@ -159,9 +159,9 @@ def _is_plain(module: Any, qkv: tuple[Tensor, ...], mask: Tensor | None, rest: d
 def attended(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None) -> Tensor | None:
     """Compute softmax(Q Kᵀ) V for each head as batched products in bfloat16, without the maximum of each row.
 
-    Vaswani et al., Attention Is All You Need (2017), Equation 1. Shifting the scores does not change a softmax. So
-    instead of the largest score, its bound |q| max |k| keeps exp in range. Two additional numbers per query and key
-    subtract the excess of the bound and mask padding within the product itself.
+    Vaswani et al., Attention Is All You Need (2017), Equation 1. Shifting the scores does not change a softmax. To
+    keep exp in range, the excess of a bound on the scores, |q| max |k|, over 60 is subtracted instead of their maximum.
+    Two additional numbers per query and key apply this shift and the padding mask within the product itself.
 
     query, key, value: bfloat16 [texts, heads, tokens, size], the queries scaled. hidden: bool [texts, tokens], true for
     padding; None without padding.

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from hardneg.plugin import token_files, towers
 
 BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
-"""The features by which transformers and sentence-transformers know where packed texts start."""
+"""The features that tell transformers and sentence-transformers where packed texts start."""
 
 
 @dataclass(frozen=True)
 class Packing:
-    """Packing of texts for a network. first: position id of a text's first token. skipped: token id without a position.
+    """Packing of several texts into one row. In networks such as RoBERTa, positions start after the padding id.
 
-    In networks such as RoBERTa, positions start after the padding id.
+    first: position id of a text's first token. skipped: id of a token that positions do not count; None if none.
     """
 
     first: int = 0
@@ -34,7 +34,7 @@ class Packing:
         return cls() if skipped is None else cls(skipped + 1, skipped)
 
     def features(self, tokens: token_files.Tokens, rows: NDArray[np.int64], device: torch.device) -> dict[str, Any]:
-        """Pack the texts at `rows`: inputs int64 [1, sum of lengths], bounds int32 [n + 1], and longest length."""
+        """Pack the texts at `rows`: inputs int64 [1, T], starts of the texts int32 [n + 1], and the longest length."""
         lengths = tokens.lengths[rows]
         ends = np.cumsum(lengths)
         taken = np.repeat(tokens.offsets[rows] - (ends - lengths), lengths) + np.arange(lengths.sum())
@@ -56,7 +56,7 @@ class Packing:
 
     @staticmethod
     def takes(tokens: token_files.Tokens) -> bool:
-        """Return whether tokens can be packed: each one is attended to, so that no mask is needed."""
+        """Return whether texts can be packed, which requires that no token is masked."""
         mask = tokens.columns.get("attention_mask")
         return tokens.same.get("attention_mask", 1) == 1 and (mask is None or bool(mask.all()))
 
@@ -91,9 +91,10 @@ def keeps_apart(
     device: torch.device,
     dtype: torch.dtype,
 ) -> bool:
-    """Return whether packed texts have the same vectors as texts encoded alone; hybrid networks mix neighbours.
+    """Return whether packing leaves the vectors of texts unchanged; hybrid networks mix neighbouring texts.
 
-    run: function that computes vectors, float32 [n, d]. tokens: a long text, then short ones. dtype: of the weights.
+    run: function from features to vectors, float32 [n, d]. tokens: a long text, followed by short ones. dtype: dtype of
+    the weights.
     """
     rows, first = np.arange(len(tokens.lengths)), int(tokens.lengths[0])
     features = packing.features(tokens, rows, device)

@@ -20,7 +20,7 @@ from hardneg_fast_cpu.attention import BATCHED, UNPADDED, has_kernel, register
 from hardneg_fast_cpu.packing import BOUNDS, Packing, keeps_apart, taken_packed
 
 LARGE = 1_000_000
-"""Minimum number of weights of a transformer to be switched to faster kernels."""
+"""Minimum number of weights for which a transformer is switched to faster kernels."""
 _DTYPES = (torch.float32, torch.bfloat16)
 _TRIAL = ("a long text of many words, which stands before two others that are very short", "one", "and two")
 _KEEP_APART: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
@@ -49,7 +49,7 @@ def arrange(network: nn.Module) -> None:
 
 
 def multiply_by_onednn(network: nn.Module) -> None:
-    """Switch linear layers to oneDNN, up to twice as fast in float32; in bfloat16 only with hardware support."""
+    """Switch linear layers to oneDNN in place, up to twice as fast in float32; bfloat16 needs hardware support."""
     for layer in network.modules():
         if type(layer) is not nn.Linear or layer.weight.dtype not in _DTYPES or layer.weight.device.type != "cpu":
             continue
@@ -62,7 +62,7 @@ def packing(encoder: Any, side: Literal["query", "document"], parts: Sequence[An
 
     A few texts are encoded packed and alone, since networks that mix neighbouring texts, such as hybrids, need padding.
 
-    parts: modules of the encoder; the first is a copy, and its attention is changed.
+    parts: modules of the encoder; the first must be a copy, since its attention is changed in place.
     """
     transformer, own = _transformer(parts[0]), encoder.parts(side)[0].model
     if transformer is None or not may_pack(transformer):

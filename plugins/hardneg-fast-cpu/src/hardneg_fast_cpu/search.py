@@ -2,8 +2,8 @@
 
 Each block of scores is compared with a bar for each query: the k-th best float32 score so far, minus the error bound.
 Lower scores cannot enter the list. All other pairs are rescored one by one, so that the lists equal those of a float32
-search, ties included. A query with so many candidates that a float32 product would be faster is given up and
-searched in float32 at the end; so are all queries if a result exceeds the bound.
+search, ties included. A query with too many candidates for this to be faster is given up and searched in float32 at the
+end. All queries are given up if a result exceeds the error bound.
 """
 
 import warnings
@@ -47,10 +47,7 @@ def rough_search(device: torch.device, queries: int, vectors: int, dimension: in
 
 @dataclass(frozen=True)
 class RoughSearch:
-    """An exact search with products in bf16.
-
-    corpus, queries: number of corpus vectors and of queries per block.
-    """
+    """An exact search with products in bf16. corpus, queries: number of vectors and of queries per block."""
 
     corpus: int
     queries: int
@@ -58,9 +55,9 @@ class RoughSearch:
     @staticmethod
     @contextmanager
     def computing() -> Iterator[None]:
-        """Make a GPU accumulate bf16 products in float32, as the error bound assumes; a CPU always does.
+        """Make a GPU accumulate bf16 products in float32 during a `with` block, as the error bound assumes.
 
-        The setting applies to all threads.
+        The setting applies to all threads. A CPU accumulates in float32 in any case.
         """
         rule = torch.backends.cuda.matmul
         before, rule.allow_bf16_reduced_precision_reduction = rule.allow_bf16_reduced_precision_reduction, False
@@ -77,7 +74,7 @@ class RoughSearch:
 
     @staticmethod
     def part(queries: Tensor, k: int) -> "Candidates":
-        """Return empty `Candidates` for a block of queries, float32 [q, d]; k: length of the lists."""
+        """Return `Candidates` for a block of queries, float32 [q, d], before any search. k: length of the lists."""
         met = torch.zeros(len(queries), dtype=torch.int64, device=queries.device)
         return Candidates(queries, Rounded.of(queries), k, met, met > 0)
 
@@ -86,9 +83,8 @@ class RoughSearch:
 class Rounded:
     """Vectors rounded to bf16.
 
-    values: bf16 [n, d].
-    norms: float32 [n], the norms of the vectors before rounding.
-    lost: float32 [n], the norms of the rounding errors.
+    values: bf16 [n, d]. norms: float32 [n], norms of the vectors before rounding.
+    lost: float32 [n], norms of the rounding errors.
     """
 
     values: Tensor
@@ -124,7 +120,7 @@ def error_bounds(queries: Rounded, documents: Rounded) -> Tensor:
 
 
 def rounded_down(scores: Tensor) -> Tensor:
-    """Return, for each score, a bf16 number that any result at or above the score reaches after rounding to bf16.
+    """Return, for each score, a bf16 number that results at or above the score still reach when rounded to bf16.
 
     Hardware that rounds to nearest or truncates returns a neighbour of the result and preserves order, so the next bf16
     number at or below the score is low enough.
@@ -134,10 +130,10 @@ def rounded_down(scores: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Tile:
-    """Vectors float32 [n, d] from row `start` on, exact and rounded.
+    """A tile of a corpus: its vectors from row `start` on, float32 [n, d], exact and rounded.
 
-    columns: bf16 [16 * g, d], the rounded vectors padded with zeros; row r is at r % 16 * g + r // 16, which makes
-    maxima of neighbouring scores cheap.
+    columns: bf16 [16 * g, d], the rounded vectors padded with zeros; row r is at r % 16 * g + r // 16, so that maxima
+    over neighbouring rows are cheap.
     """
 
     start: int
@@ -147,7 +143,7 @@ class Tile:
 
     @classmethod
     def of(cls, start: int, vectors: Tensor) -> "Tile":
-        """Create a tile from vectors, float32 [n, d], the first of which is row `start`."""
+        """Create a tile from vectors, float32 [n, d]; the first is row `start` of the corpus."""
         rounded = Rounded.of(vectors)
         padded = torch.nn.functional.pad(rounded.values, (0, 0, 0, -len(vectors) % _GROUP))
         columns = padded.view(-1, _GROUP, vectors.shape[1]).transpose(0, 1).reshape(padded.shape)
@@ -202,8 +198,8 @@ def _true(mask: Tensor) -> Tensor:
 class Candidates:
     """The candidates of a block of queries: documents that may be in the top k.
 
-    queries: float32 [q, d]. rounded: the same in bf16. met: int64 [q], number of candidates so far. given_up:
-    bool [q], queries that have too many candidates or too loose a bound.
+    queries: float32 [q, d]. rounded: the queries in bf16. k: length of the lists. met: int64 [q], number of candidates
+    so far. given_up: bool [q], whether to search a query in float32, after too many candidates or too loose a bound.
     """
 
     queries: Tensor

@@ -1,1 +1,1 @@
-"""Late-interaction retrievers for hardneg, with one vector per token, compared by MaxSim."""
+"""Late-interaction retrievers for hardneg, which encode texts as one vector per token and score with MaxSim."""

@@ -58,8 +58,8 @@ def write_codes(
 ) -> None:
     """Write an index without its lists to the folder `path`.
 
-    centroids: float32 [K, d]. codebooks: float32 [M, 256, d / M]. coded: blocks uint8 [n, b + M] with the centroid
-    number of each token, in b bytes, lowest first, and its codes. source: the store of the original token vectors.
+    centroids: float32 [K, d]. codebooks: float32 [M, 256, d / M]. coded: blocks of tokens, uint8
+    [n, b + M]: b bytes for the centroid's number, lowest first, then M codes. source: the original token vectors.
     """
     from safetensors.numpy import save
 
@@ -79,7 +79,7 @@ def write_codes(
 
 
 def write_lists(path: Path, centroids: int, store: TokenStore) -> None:
-    """Write each centroid's list of documents, ascending; memory use is one number per centroid, plus a block."""
+    """Write an ascending list of documents for each centroid; memory holds a block and a number per centroid."""
     nearest = NumberFile(path / _NEAREST, _number_format(centroids))
     counts = np.zeros(centroids, np.int64)
     for owner, _ in _pairs(store, nearest):
@@ -109,11 +109,11 @@ def _pairs(store: TokenStore, nearest: Any) -> Iterator[tuple[NDArray[np.int64],
 
 @dataclass(frozen=True)
 class TokenCodes:
-    """An opened folder of codes; large files are memory-mapped.
+    """A folder of codes opened for reading; large files are memory-mapped.
 
-    centroids: float32 [K, d]. codebooks: float32 [M, 256, d / M].
-    offsets: int64 [N + 1], the start of each document's tokens. list_offsets: int64 [K + 1], of each list.
-    nearest: uint16 or uint32 [T], each token's centroid. codes: uint8 [T, M]. lists: int32 [L], rows of documents.
+    centroids: float32 [K, d]. codebooks: float32 [M, 256, d / M]. offsets: int64 [N + 1], the start of each document's
+    tokens. nearest: uint16 or uint32 [T], each token's centroid. codes: uint8 [T, M]. list_offsets: int64 [K + 1], the
+    start of each centroid's list. lists: int32 [L], rows of documents.
     """
 
     path: Path
@@ -188,14 +188,14 @@ def _read_books(path: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
 
 @dataclass(frozen=True)
 class CodedSearcher(TokenSearcher):
-    """A searcher that reranks at most `candidates` documents from the lists of `probes` centroids per query token."""
+    """A searcher that reranks up to max(k, `candidates`) documents from the lists of `probes` centroids per token."""
 
     store: TokenCodes
     probes: int
     candidates: int
 
     def search(self, queries: Any, k: int) -> records.Hits:
-        """Return the k candidates with the largest MaxSim, ties by row. Raises UsageError for invalid queries or k."""
+        """Return each query's k best candidates by MaxSim, ties by row. Raises UsageError for invalid queries or k."""
         wanted = check_tokens(queries, self.store.dimension, k)
         count = min(max(k, self.candidates), len(self.store))
         hits = index_checks.no_hits(len(wanted), k)
@@ -209,8 +209,8 @@ class CodedSearcher(TokenSearcher):
 def by_centroids(codes: TokenCodes, queries: TokenVectors, probes: int, count: int) -> NDArray[np.int64]:
     """Return each query's `count` best documents from the lists of the `probes` centroids nearest to each token.
 
-    A document is scored by MaxSim with the centroids of its tokens.
-    Returns rows of documents, int64 [Q, count], padded with -1.
+    The score is MaxSim with the nearest centroid instead of each document token.
+    Returns rows of documents, best first, int64 [Q, count], padded with -1.
     """
     candidates = np.full((len(queries), count), -1, np.int64)
     centroids = tensor(codes.centroids)
@@ -250,7 +250,7 @@ def _scored(
     owner: NDArray[np.int64],
     documents: NDArray[np.int64],
 ) -> NDArray[np.float32]:
-    """Compute MaxSim of each query with its document, by centroids, float32 [n].
+    """Compute MaxSim of each pair of a query and a document, with centroids instead of its tokens, float32 [n].
 
     products: float32 [T, K], inner products of query tokens and centroids. offsets: the start of each query's tokens.
     """
@@ -281,7 +281,7 @@ def _table(products: Tensor, offsets: NDArray[np.int64]) -> Tensor:
 def best_of_each(
     owner: NDArray[np.int64], documents: NDArray[np.int64], scores: NDArray[np.floating], shape: tuple[int, int]
 ) -> NDArray[np.int64]:
-    """Return each owner's documents with the largest scores, ties by document, int64 of `shape`, padded with -1."""
+    """Return the best documents of each query in `owner`, ties by document, int64 `shape` [Q, k], padded with -1."""
     order = np.lexsort((documents, -scores, owner))
     owner = owner[order]
     rank = np.arange(len(owner)) - np.searchsorted(owner, owner)

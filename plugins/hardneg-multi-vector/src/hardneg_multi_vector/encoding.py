@@ -1,6 +1,6 @@
 """Token vectors of a late-interaction encoder: its modules, their output, and MaxSim.
 
-A tensor of texts is float [n, T, d + 1]: one vector per token, followed by 1 for a scored token and 0 otherwise.
+A tensor of texts is float [n, T, d + 1]: the last number of each token's vector is 1 if the token is scored, else 0.
 """
 
 import string
@@ -124,7 +124,7 @@ def _projection(transformer: Any, dimension: int) -> nn.Module:
 
 
 def expanded(tokens: token_files.Tokens, tokenizer: Any, options: Mapping[str, Any]) -> token_files.Tokens:
-    """Pad queries as sentence-transformers does for `query_expansion`, on the padding side of the tokenizer.
+    """Pad queries on the tokenizer's padding side. options: a sentence-transformers `query_expansion` setting.
 
     Source: Khattab and Zaharia, ColBERT (SIGIR 2020), section 3.2, query augmentation.
     """
@@ -187,7 +187,7 @@ class TokenRows:
 
 @dataclass(frozen=True)
 class VectorAToken(encoders.Representation):
-    """One vector per scored token, float32 [n, T, d + 1] on the device; mean: whether scores are means over tokens."""
+    """One vector per scored token, float32 [n, T, d + 1] on the device. mean: whether to average over query tokens."""
 
     mean: bool = False
     form: ClassVar[encoding.Form] = "token-vectors"
@@ -234,7 +234,7 @@ class VectorAToken(encoders.Representation):
         return tensor
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
-        """Compute MaxSim, float32 [B, M], once per document for all of its columns."""
+        """Compute MaxSim, float32 [B, M]; a document with several `columns` is scored once."""
         scores = maxsim(queries, documents, self.mean)
         return scores if columns is None else scores[:, columns]
 
@@ -247,7 +247,7 @@ class VectorAToken(encoders.Representation):
     def rows(
         self, encoder: Any, corpus: Corpus, folder: Path, progress: runtime.Progress, here: runtime.World
     ) -> TokenRows:
-        """Return the documents and the offsets of their scored tokens, counted by all processes together."""
+        """Return the documents with the offsets of their scored tokens; all processes share the work of counting."""
         mask = next(part for part in encoder.parts("document") if hasattr(part, "skiplist_words"))
 
         def count(texts: Sequence[str]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""The encoder family `multi-vector`: one vector per token of a text, compared by MaxSim."""
+"""The encoder family `multi-vector`, which encodes texts as one vector per token and scores with MaxSim."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ SHORTEST = 3
 SIMILARITIES = ("maxsim", "meanmaxsim")
 CONFIG, SAVED, METADATA = "config_sentence_transformers.json", "hardneg.json", "artifact.metadata"
 STANFORD = "HF_ColBERT"
-"""The architecture declared in folders of Stanford's ColBERT."""
+"""The architecture that models of Stanford's ColBERT declare in `config.json`."""
 
 _FILLED = 32  # default of sentence-transformers for queries in older formats
 _OLDER = [f"{side}_{name}" for side in SIDES for name in ("length", "prefix")]
@@ -30,8 +30,8 @@ class LateInteractionContract:
     """The contract of a late-interaction model, as declared by its files.
 
     form: `sentence-transformers`, `pylate` (up to version 3) or `stanford`; "" for a model trained for other tasks.
-    prompts: all prompts by name, including those for queries and documents. lengths: maximum tokens, by side.
-    filled: number of tokens that queries are padded to; 0 for no padding.
+    similarity: `maxsim` or `meanmaxsim`. prompts: all prompts by name, including those of queries and documents.
+    lengths: maximum number of tokens, by side. filled: number of tokens that queries are padded to; 0 for no padding.
     options: module settings that older formats save outside the modules' own files.
     """
 
@@ -70,16 +70,16 @@ def _count(value: Any, folder: Path) -> int:
 class LateInteraction(resolving.FolderFamily):
     """Late interaction as in ColBERT: one vector per token, compared by MaxSim.
 
-    Folders saved by sentence-transformers' `MultiVectorEncoder`, PyLate or Stanford's ColBERT are opened unchanged. Any
-    other transformer becomes an encoder that uses the token vectors of its last layer, with these options.
+    Folders saved by sentence-transformers' `MultiVectorEncoder`, PyLate or Stanford's ColBERT need no conversion. Any
+    other transformer becomes an encoder that returns the token vectors of its last layer.
 
     Source: Khattab and Zaharia, ColBERT (SIGIR 2020).
 
     Args:
         dimension: dimension of token vectors after a new random orthonormal projection; none adds no projection.
-        query_expansion: length in tokens to pad queries to with [MASK]; 0 disables padding; none uses the folder's.
-        skiplist: document tokens to exclude from scoring; `own` uses the folder's list.
-        normalise: whether token vectors have norm 1; none uses the folder's setting.
+        query_expansion: query length in tokens after padding with [MASK]; 0 disables padding; none uses the folder's.
+        skiplist: document tokens that are not scored: `punctuation`, `none`, or `own` for the folder's list.
+        normalise: whether to scale token vectors to norm 1; none uses the folder's setting, or true for a new encoder.
     """
 
     dimension: int | None = None
@@ -107,7 +107,7 @@ class LateInteraction(resolving.FolderFamily):
         return full
 
     def interaction(self, files: model_files.ModelFolder, contract: Any) -> LateInteractionContract:
-        """Read the late-interaction contract of a folder. contract: the folder's contract as a general encoder.
+        """Return the late-interaction contract of a folder. contract: the result of `FolderFamily.contract`.
 
         Source: `MultiVectorEncoder._parse_model_config` and `_maybe_load_stanford_metadata` of sentence-transformers 6.
 
@@ -178,7 +178,7 @@ class LateInteraction(resolving.FolderFamily):
         return lines
 
     def content_digest(self, model: resolving.ResolvedModel) -> str:
-        """Return a digest of the files and options, including options that older formats save apart from modules."""
+        """Return a digest of files, spec and options, including settings that older formats save outside modules."""
         name = super().content_digest(model)
         options = self.interaction(model.files, model.contract).options if len(model.origins) == 1 else {}
         return stores.digest([name, dict(options)]) if options else name

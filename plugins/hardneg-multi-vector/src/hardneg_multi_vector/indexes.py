@@ -1,4 +1,4 @@
-"""Multi-vector indexes: exact, and with product-quantised residuals."""
+"""Multi-vector indexes: an exact one, and one with product-quantised residuals."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,19 +15,19 @@ _EACH = 32  # vectors per centroid to train on, by default
 
 @dataclass(frozen=True)
 class MultiVector:
-    """An index for exact MaxSim over token vectors, as in ColBERT: the folder of token vectors itself."""
+    """An index that stores token vectors unchanged, for exact search by MaxSim as in ColBERT."""
 
     version: ClassVar[int] = 1
     input: ClassVar[str] = "token-vectors"
 
     def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
-        """Link, or else copy, the token vectors in folder `source` to folder `path`; return the number of documents."""
+        """Link or copy the token vectors from folder `source` to folder `path`; return the number of documents."""
         store = TokenStore.open(source)
         store.link(path)
         return len(store)
 
     def disk_bytes(self, documents: int, vectors: int, dimension: int) -> int:
-        """Return the size of the vectors in bytes; the files are links to those of the encode stage if possible."""
+        """Return the size of the vectors in bytes; if the files are links, they take no additional space."""
         return 4 * dimension * vectors
 
     def open(self, path: Path, rows: protocols.RowLookup | None = None) -> MultiVectorSearcher:
@@ -37,15 +37,16 @@ class MultiVector:
 
 @dataclass(frozen=True)
 class MultiVectorPq:
-    """An index for MaxSim over candidates, with token vectors stored as a centroid and a product-quantised residual.
+    """An approximate MaxSim index that stores each token vector as a centroid and a product-quantised residual.
 
-    A token takes `subvectors` bytes, two for its centroid (four beyond 65,536 centroids), and at most four in lists.
+    A residual takes `subvectors` bytes. Each token also takes two bytes for the number of its centroid (four if there
+    are more than 65,536 centroids), and at most four in the centroids' lists of documents.
 
     Args:
         subvectors: number of parts of a residual, one byte each; must divide the dimension.
         centroids: number of centroids; by default the largest power of two up to 4 * sqrt(number of tokens).
-        probes: number of centroids nearest to each query token; the documents in their lists become candidates.
-        candidates: number of documents scored by MaxSim per query; at least the depth of the search.
+        probes: number of nearest centroids per query token; documents with a token assigned to them become candidates.
+        candidates: number of documents to rerank by MaxSim per query, or the search depth if that is larger.
         sample: maximum number of token vectors to train on; by default 32 per centroid, at least 256.
         seed: seed of the sample and of the clustering.
     """
@@ -68,7 +69,7 @@ class MultiVectorPq:
                 raise errors.UsageError(f"{_NAME}: {name} is {value}; it must be at least {bound}")
 
     def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
-        """Compress the token vectors in folder `source`, block by block; return the number of documents.
+        """Compress the token vectors in folder `source` to folder `path`; return the number of documents.
 
         Raises MissingDependency if faiss is not installed.
         Raises UsageError if `subvectors` does not divide the dimension, or there are too few token vectors.

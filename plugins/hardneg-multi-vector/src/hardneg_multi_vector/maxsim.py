@@ -40,9 +40,8 @@ def check_tokens(queries: Any, dimension: int, k: int = 1) -> TokenVectors:
 def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, query_counts: Tensor) -> Tensor:
     """Compute the MaxSim score of each query with each document.
 
-    documents: float32 [T, d], the tokens of all documents in sequence. counts: int64 [D], tokens per document, at least
-    1. queries: float32 [d, S], the tokens of all queries in sequence, as columns. query_counts: int64 [Q], tokens per
-    query, at least 1.
+    documents: float32 [T, d], the vectors of all documents in sequence. queries: float32 [d, S], the vectors of all
+    queries in sequence, as columns. counts, query_counts: int64 [D] and [Q], vectors per document or query, at least 1.
     Returns float32 [Q, D].
     """
     nearest = torch.segment_reduce(documents @ queries, "max", lengths=counts, axis=0, unsafe=True)
@@ -50,7 +49,7 @@ def block_scores(documents: Tensor, counts: Tensor, queries: Tensor, query_count
 
 
 def maxsim_matrix(queries: TokenVectors, documents: TokenVectors) -> NDArray[np.float32]:
-    """Compute MaxSim of all pairs, float32 [Q, D]; -inf if a text has no tokens. Raises errors of `check_tokens`."""
+    """Compute MaxSim of all pairs, float32 [Q, D]; -inf for empty texts. Raises UsageError for invalid queries."""
     check_tokens(queries, documents.vectors.shape[1])
     scores = np.full((len(queries), len(documents)), -np.inf, np.float32)
     query_lengths, lengths = np.diff(queries.offsets), np.diff(documents.offsets)
@@ -66,12 +65,12 @@ def maxsim_matrix(queries: TokenVectors, documents: TokenVectors) -> NDArray[np.
 def maxsim_pairs(
     queries: TokenVectors, documents: TokenVectors, device: torch.device | None = None, tokens: int = _TOKENS
 ) -> NDArray[np.float32]:
-    """Compute MaxSim of each query with its own document, float32 [n]; -inf if either has no tokens.
+    """Compute MaxSim of query i with document i for all i, float32 [n]; -inf if either has no tokens.
 
     queries, documents: n texts each. device: None uses the first GPU, or else the CPU. tokens: maximum number of padded
     tokens per batch; pairs of similar length are batched together.
 
-    Raises UsageError if the numbers or the dimensions of queries and documents differ, or a query is not finite.
+    Raises UsageError if queries and documents differ in number or dimension, or a query is not finite.
     """
     check_tokens(queries, documents.vectors.shape[1])
     if len(queries) != len(documents):
@@ -118,7 +117,7 @@ def tensor(vectors: NDArray[np.float32]) -> Tensor:
 
 @dataclass(frozen=True)
 class TokenSearcher(index_checks.DecodedRows):
-    """Base class for searchers of a `store` of documents with several vectors each; `options` affect only speed."""
+    """Base class for searchers of a `store` of multi-vector documents; `options` affect only speed and memory."""
 
     store: Any
     options: ExactOptions | None = field(default=None, kw_only=True)
@@ -138,14 +137,14 @@ class TokenSearcher(index_checks.DecodedRows):
 class MultiVectorSearcher(TokenSearcher):
     """A searcher for exact MaxSim over a folder of token vectors; `progress` counts passages.
 
-    Vectors of at most `options.resident` bytes in total stay on the device after the first search.
+    If all vectors together take at most `options.resident` bytes, they stay on the device after the first search.
     """
 
     store: TokenStore
     resumes: ClassVar[bool] = True
 
     def search(self, queries: Any, k: int) -> records.Hits:
-        """Return the k documents with the largest MaxSim, ties by row. Raises UsageError for invalid queries or k."""
+        """Return each query's k best documents by MaxSim, ties by row. Raises UsageError for invalid queries or k."""
         return search_tokens(self, check_tokens(queries, self.store.dimension, k), k)
 
     @cached_property
@@ -161,7 +160,7 @@ class MultiVectorSearcher(TokenSearcher):
 
 
 def search_tokens(searcher: MultiVectorSearcher, queries: TokenVectors, k: int) -> records.Hits:
-    """Return the k documents with the largest MaxSim with each query; ties by ascending row, also at rank k.
+    """Return each query's k best documents by MaxSim; ties are broken by ascending row, also at rank k.
 
     A document without tokens is never a hit; a query without tokens has no hits. One block of documents is in memory at
     a time, unless the vectors of all documents are on the device already.

@@ -25,34 +25,37 @@ class TokenVectors(records.EncodedRows):
     vectors: NDArray[np.float32]
 
     def score_matrix(self, documents: Self) -> NDArray[np.float32]:
-        """Compute MaxSim of each query with each document, float32 [Q, D]. Raises the errors of `maxsim_matrix`."""
+        """Compute MaxSim of each query with each document, float32 [Q, D]. Raises UsageError like `maxsim_matrix`."""
         from hardneg_multi_vector.maxsim import maxsim_matrix
 
         return maxsim_matrix(self, documents)
 
     def score_pairs(self, documents: Self) -> NDArray[np.float32]:
-        """Compute MaxSim of each query with its document, float32 [n]. Raises the errors of `maxsim_pairs`."""
+        """Compute MaxSim of query i with document i for all i, float32 [n]. Raises UsageError like `maxsim_pairs`."""
         from hardneg_multi_vector.maxsim import maxsim_pairs
 
         return maxsim_pairs(self, documents)
 
 
 def ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the concatenated positions in ranges [begin, end), int64 [T], and each range's offset, int64 [n + 1]."""
+    """Return the positions in n ranges [begin, end), int64 [T], and each range's offset among them, int64 [n + 1]."""
     offsets = np.concatenate([[0], np.cumsum(ends - begins)]).astype(np.int64)
     return np.repeat(begins - offsets[:-1], ends - begins) + np.arange(offsets[-1]), offsets
 
 
 def token_positions(offsets: NDArray[np.int64], rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the token positions of the documents at `rows`, int64 [T], and each document's start, int64 [n + 1].
+    """Return the token positions of documents, int64 [T], and where each document starts among them, int64 [n + 1].
 
-    offsets: int64 [N + 1], the start of each document's tokens, then the total number of tokens.
+    offsets: int64 [N + 1], the start of each stored document's tokens, then their total number. rows: int64 [n].
     """
     return ranges(offsets[rows], offsets[rows + 1])
 
 
 def spans(ends: NDArray[np.int64], size: int, start: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield ranges of items with at most `size` parts in total, or of one item; ends: part offsets, int64 [n + 1]."""
+    """Yield ranges [first, stop) of items with at most `size` parts in total, or of a single item.
+
+    ends: int64 [n + 1], the start of each item's parts, then the total number of parts. start: the first item.
+    """
     while start < len(ends) - 1:
         stop = max(start + 1, int(np.searchsorted(ends, ends[start] + size, "right")) - 1)
         yield start, stop
@@ -60,7 +63,7 @@ def spans(ends: NDArray[np.int64], size: int, start: int = 0) -> Iterator[tuple[
 
 
 class TokenWriter(index_files.FlatWriter):
-    """A writer of a folder of token vectors, document by document."""
+    """Writes a folder of token vectors; `write` appends documents, and `close` completes the folder."""
 
     def __init__(self, folder: Path, dimension: int, offsets: NDArray[np.int64]) -> None:
         """Start a folder of vectors with `dimension` dimensions. Raises UsageError if `offsets` are invalid.
@@ -80,7 +83,7 @@ class TokenWriter(index_files.FlatWriter):
         return len(self.offsets) - 1
 
     def write(self, documents: Any) -> None:
-        """Write the next documents. Raises UsageError if too many, ArtifactError if not finite or lengths differ."""
+        """Append documents. Raises UsageError for too many, ArtifactError for wrong lengths or non-finite vectors."""
         start, stop = self._documents, self._documents + len(documents)
         if stop > self.documents:
             raise errors.UsageError(f"{self.folder}: {stop} documents instead of {self.documents}")
@@ -102,7 +105,7 @@ class TokenWriter(index_files.FlatWriter):
 
 
 def offsets_fault(offsets: NDArray[np.int64]) -> str:
-    """Describe the fault of offsets, int64 [N + 1]; empty if they ascend from 0."""
+    """Return what is wrong with offsets, or an empty string if they are int64 [N + 1] and ascend from 0."""
     if offsets.ndim != 1 or not len(offsets) or offsets.dtype != np.int64:
         return f"are {offsets.dtype} {list(offsets.shape)} instead of int64 [N + 1]"
     return "do not ascend from 0" if offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any() else ""
@@ -154,5 +157,5 @@ class TokenStore:
         return TokenVectors(offsets, self.vectors.gather(positions))
 
     def spans(self, size: int, start: int = 0) -> Iterator[tuple[int, int]]:
-        """Yield ranges [start, stop) of documents with at most `size` vectors in total, or of a single document."""
+        """Yield ranges of documents, from `start` on, with at most `size` vectors in total or a single document."""
         return spans(self.offsets, size, start)

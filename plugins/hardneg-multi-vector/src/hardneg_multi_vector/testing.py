@@ -36,7 +36,7 @@ def _rounded(vectors: NDArray[np.float32], exact: bool) -> NDArray[np.float32]:
 
 
 def write_tokens(folder: Path, documents: TokenVectors) -> Path:
-    """Write documents in the format of the stage `encode`, with the ids `d0`, `d1` and so on."""
+    """Write documents in the format of the stage `encode`, with the ids `d0`, `d1`, ...; return the folder."""
     writer = TokenWriter(folder, documents.vectors.shape[1], documents.offsets)
     writer.write(documents)
     writer.write_doc_ids(f"d{number}" for number in range(len(documents)))
@@ -45,7 +45,7 @@ def write_tokens(folder: Path, documents: TokenVectors) -> Path:
 
 
 def drawn_queries(documents: TokenVectors, exact: bool) -> TokenVectors:
-    """Sample queries near documents: the first near document 3, some without tokens. exact: as in `drawn_tokens`."""
+    """Sample nine queries near documents: the first near document 3, one without tokens. exact: see `drawn_tokens`."""
     picked = documents[np.array([3, 8, 0, *range(20, 20 + _QUERIES - 3)])]
     noise = runtime.generator(4, "queries").standard_normal(picked.vectors.shape).astype(np.float32)
     noise[picked.offsets[0] : picked.offsets[1]] = 0
@@ -60,7 +60,7 @@ class TokenIndexTests(IndexTests):
         return drawn_tokens(self.count, self.dimension, self.exact)
 
     def encoded_queries(self, plugin: Any) -> TokenVectors:
-        """Sample a few queries: the first is nearest to document 3, and some have no tokens."""
+        """Sample nine queries: the first is nearest to document 3, and one has no tokens."""
         return drawn_queries(self.documents(plugin), self.exact)
 
     def write(self, folder: Path, documents: Any) -> Path:

@@ -1,1 +1,1 @@
-"""A query writer for hardneg, based on the sequence-to-sequence networks of transformers."""
+"""A query writer for hardneg that samples queries from sequence-to-sequence networks."""

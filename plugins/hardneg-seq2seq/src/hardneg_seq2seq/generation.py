@@ -1,4 +1,4 @@
-"""Generation of queries by transformers, with batches sized by tokens and draws independent of the batch."""
+"""Query generation with transformers, in batches sized by tokens; samples do not depend on the batch."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
@@ -23,16 +23,16 @@ _LOCAL = {"local_files_only": True, "trust_remote_code": False}
 
 
 class Drawn(LogitsProcessor):  # type: ignore[misc]
-    """Keeps one token per row, drawn from the `top_k` most likely ones by a number from 0 to 1.
+    """A logits processor that keeps one token per row, drawn from the `top_k` most likely tokens.
 
-    draws: float64 [rows, steps], the random number of each row at each step.
+    draws: float64 [rows, steps], a random number from 0 to 1 that selects each row's token at each step.
     """
 
     def __init__(self, draws: Tensor, top_k: int) -> None:
         self._draws, self._top_k, self._step = draws, top_k, 0
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Return scores [rows, vocabulary]: 0 for the drawn tokens, -inf for all others."""
+        """Return scores [rows, vocabulary]: 0 for the drawn token of each row, -inf for all others."""
         likeliest, tokens = scores.topk(min(self._top_k, scores.shape[1]))
         shares = likeliest.double().softmax(-1)
         behind = shares.cumsum(-1) <= self._draws[:, self._step, None]
@@ -43,7 +43,7 @@ class Drawn(LogitsProcessor):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Generation:
-    """A loaded network. counts: tokens read and written, duplicate queries, empty queries."""
+    """A loaded network that writes queries. counts: totals of tokens read and written, duplicate and empty queries."""
 
     version: ClassVar[int] = 1
 
@@ -138,7 +138,7 @@ class Generation:
 
 @contextmanager
 def writing(options: "Seq2seq", counts: MutableMapping[str, float], device: str | None) -> Iterator[Generation]:
-    """Yield the network, opened once for all documents; at the end, its non-zero totals are written to `counts`."""
+    """Open the network once for all documents and yield it. At the end, store its non-zero totals in `counts`."""
     opened = options.opened(device)
     yield opened
     counts.update({what: count for what, count in opened.counts.items() if count})

@@ -1,4 +1,4 @@
-"""The writer `seq2seq`: a network on this machine reads a passage and samples queries."""
+"""The query writer `seq2seq`, which samples queries for passages from a network on this machine."""
 
 from collections.abc import Iterable, Iterator, MutableMapping
 from contextlib import AbstractContextManager
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Seq2seq:
-    """Samples queries from a sequence-to-sequence network of transformers, as in doc2query-T5.
+    """Samples queries for passages from a sequence-to-sequence network, as in doc2query-T5.
 
     Samples depend only on the passage's text, the seed and the query's number, not on the batch.
 
@@ -29,7 +29,7 @@ class Seq2seq:
         top_p: minimum total probability of the most likely tokens from which each token is drawn; 1 keeps all.
         temperature: divisor of the network's scores before the draw.
         precision: `bf16`, `fp32`, or `auto`, which is bf16 on a GPU that supports it.
-        tokens_per_batch: maximum of a batch's passage tokens times the queries per passage; by default, by device.
+        tokens_per_batch: maximum passage tokens times queries per passage in a batch; by default chosen for the device.
     """
 
     version: ClassVar[int] = 1
@@ -66,7 +66,7 @@ class Seq2seq:
     def writing(
         self, counts: MutableMapping[str, float], device: str | None
     ) -> AbstractContextManager[protocols.QueryWriter]:
-        """Return a context manager for a writer with the network opened once. Entering it may raise ModelError."""
+        """Return a context manager that opens a writer and updates `counts` on exit. Entering may raise ModelError."""
         from hardneg_seq2seq.generation import writing
 
         return writing(self, counts, device)

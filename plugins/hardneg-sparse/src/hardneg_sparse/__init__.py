@@ -1,1 +1,1 @@
-"""Learned sparse encoders for hardneg: a weight per vocabulary term, mostly 0, compared by inner product."""
+"""Learned sparse encoders for hardneg, which assign weights to vocabulary terms; most weights are 0."""

@@ -1,4 +1,4 @@
-"""The exact index of term weights: the stored rows themselves, multiplied block by block."""
+"""The exact index of term weights, which multiplies queries by the stored rows, block by block."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +16,13 @@ _WEIGHTS = 1 << 20  # in a block of documents
 
 @dataclass(frozen=True)
 class Sparse:
-    """An index for exact search over the term weights of a learned sparse encoder, kept as the encoder wrote them."""
+    """An index that stores term weights unchanged, for exact search with a learned sparse encoder."""
 
     version: ClassVar[int] = 1
     input: ClassVar[str] = "weights"
 
     def build(self, source: Path, path: Path, progress: runtime.Progress) -> int:
-        """Link, or else copy, the weights in folder `source` to folder `path`; return the number of documents."""
+        """Link or copy the weights from folder `source` to folder `path`; return the number of documents."""
         store = SparseStore.open(source)
         store.link(path)
         return len(store)
@@ -34,18 +34,18 @@ class Sparse:
 
 @dataclass(frozen=True)
 class SparseSearcher(index_checks.DecodedRows):
-    """A searcher for a folder of term weights, on the CPU; `progress` shows how many passages a search has read."""
+    """A searcher on the CPU over a folder of term weights; `progress` counts the passages read."""
 
     store: SparseStore
     progress: runtime.Progress | None = None
 
     def search(self, queries: Any, k: int) -> records.Hits:
-        """Return the k documents with the largest inner product with each query; ties by ascending row.
+        """Return each query's k best documents by inner product; ties are broken by ascending row.
 
-        Documents with a score of 0 or less, such as those without a common term, are not hits (row -1, score -inf).
+        Documents with a score of 0 or less, such as those without a common term, are not hits. Short lists are padded
+        with row -1 and score -inf.
 
-        Raises UsageError if queries are texts or vectors, have another number of terms or invalid weights, or k is
-        below 1. Raises ArtifactError if the folder is damaged.
+        Raises UsageError for invalid queries or a k below 1, and ArtifactError if the folder is damaged.
         """
         if not isinstance(queries, SparseRows):
             raise errors.UsageError("queries of a sparse index must be term weights; use the model that encoded it")

@@ -14,20 +14,20 @@ _OF_VECTORS |= {"query_token_type", "document_token_type", "adapter"}
 
 @dataclass(frozen=True)
 class Splade(resolving.FolderFamily):
-    """A SPLADE encoder: term weights, mostly 0, compared by inner product.
+    """A SPLADE encoder, which represents a text by term weights, mostly 0, and compares texts by inner product.
 
     The weight of a term is the maximum over a text's tokens of log(1 + relu(logit)), where the logits come from the
     masked-language-model head; a transformer without a head gets one built from its embeddings.
 
-    Source: Formal et al., SPLADE v2 (arXiv 2109.10086), Eq. 6; its Eq. 1 with `pooling` sum, as in SPLADE (SIGIR 2021);
-    SPLADE-doc with `queries` terms; a second logarithm as in Shen et al. (arXiv 2504.14839).
+    Source: Formal et al., SPLADE v2 (arXiv 2109.10086), Eq. 6. With `pooling` sum, Eq. 1, as in SPLADE (SIGIR 2021).
+    With `queries` terms, SPLADE-doc. The second logarithm is from Shen et al. (arXiv 2504.14839).
 
     Attributes:
         pooling: pooling over tokens, `max` or `sum`; `own` is the model's pooling, or `max` for a new head.
         activation: `relu`, or `log1p_relu`, which applies a second logarithm; `own` is the model's, or `relu`.
-        queries: `encoder` encodes queries like documents; `terms` uses a query's own terms, each with a trainable
-            weight shared by all queries and initially 1; `own` is the model's setting, or `encoder`.
-        max_terms: number of largest weights to keep per encoded text; none uses the model's own number.
+        queries: `encoder` encodes queries like documents; `terms` gives each term of a query a trainable weight, which
+            is initially 1 and the same in all queries; `own` is the model's setting, or `encoder` for a new one.
+        max_terms: how many of the largest weights to keep per encoded text; none uses the model's limit, if any.
     """
 
     called: ClassVar[str] = "sparse"
@@ -58,7 +58,7 @@ class Splade(resolving.FolderFamily):
         return super().full(replace(model, spec=replace(spec, similarity="dot")) if new else model)
 
     def remarks(self, files: model_files.ModelFolder) -> list[str]:
-        """Return a remark if the folder has no head, so that a new one is initialised; else an empty list."""
+        """Return a remark if a new head must be initialised, since the folder has none; else an empty list."""
         architectures = model_files.read_json(files.path / "config.json").get("architectures") or []
         if self.saved(files) or any(str(name).endswith("ForMaskedLM") for name in architectures):
             return []

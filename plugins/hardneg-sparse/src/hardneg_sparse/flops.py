@@ -18,21 +18,21 @@ _SCHEDULES: Mapping[str, Callable[[float], float]] = {
 
 @dataclass(frozen=True)
 class Flops:
-    """A penalty on the sum over terms of the squared mean term weight, for queries and for documents.
+    """A penalty on term weights: the sum over terms of the squared mean weight, for queries and for documents.
 
     The sum is a smooth estimate of the number of products in a search, so terms that many texts share cost the most. A
-    document counts once for each query that it is paired with in the batch.
+    document counts as often as it occurs in the batch.
 
     Source: Paria et al., Minimizing FLOPs to Learn Efficient Sparse Representations (ICLR 2020), in the form of Formal
     et al., SPLADE: Sparse Lexical and Expansion Model for First Stage Ranking (SIGIR 2021), Eq. 4 and 5. Thresholds:
     Shen et al., Exploring l0 Sparsification for Inference-free Sparse Retrievers (arXiv 2504.14839).
 
     Attributes:
-        query_weight: lambda_q, weight of the penalty on queries; use 0 for queries without a network.
+        query_weight: lambda_q, weight of the penalty on queries; use 0 if queries are not encoded by a network.
         document_weight: lambda_d, weight of the penalty on documents.
-        schedule: how the weights rise from 0 in the first part of training: `quadratic`, `linear`, or `constant`, which
+        schedule: how the weights rise from 0 at the start of training: `quadratic`, `linear`, or `constant`, which
             uses the full weights from the start.
-        ramp: length of that part as a fraction of all steps; SPLADE's own code uses a third.
+        ramp: fraction of training during which the weights rise; SPLADE's own code uses a third.
         query_threshold: queries with at most this many terms add nothing to the means; none counts all queries.
         document_threshold: documents with at most this many terms add nothing to the means; none counts all documents.
     """

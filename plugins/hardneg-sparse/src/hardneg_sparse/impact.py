@@ -1,7 +1,7 @@
 """Term weights as a Lucene impact index, which Pyserini's `LuceneImpactSearcher` can open.
 
-The frequency of a term is its weight times `scale`, rounded. The score of a document is the sum of products of its
-frequencies and the query's impacts. Frequencies are stored as numbers instead of by repeating terms.
+The frequency of a term in a document, and its impact in a query, is its weight times `scale`, rounded. The score is the
+inner product of frequencies and impacts. Frequencies are stored as numbers, so terms are not repeated.
 """
 
 import json
@@ -29,7 +29,7 @@ from hardneg.plugin import (
 from hardneg_sparse.store import DOC_IDS, SparseRows, SparseStore, read_terms, write_terms
 
 APART, BEHIND_TERM = "\ue000", "\ue001"
-"""Private-use characters that separate terms, and a term from its frequency."""
+"""Private-use characters: one between terms, and one between a term and its frequency."""
 
 MOST = 2**31 - 1
 """The largest sum of a document's term frequencies that Lucene supports."""
@@ -127,8 +127,8 @@ class Impact:
         a note reports how many.
 
         Raises MissingDependency if Pyserini or Java is not installed.
-        Raises UsageError if a weight is negative, or a document's weights are too large for `scale`.
-        Raises ArtifactError if the index ends up with another number of documents.
+        Raises UsageError if weights are negative or too large for `scale`, or a term contains a separator.
+        Raises ArtifactError if the finished index has the wrong number of documents.
         """
         store = SparseStore.open(source)
         words, lost = store.terms or [str(number) for number in range(store.width)], 0
@@ -155,7 +155,7 @@ class Impact:
         return total
 
     def impacts(self, rows: SparseRows, whose: str) -> NDArray[np.int64]:
-        """Return scaled, rounded weights, int64. Raises UsageError, prefixed with `whose`, if negative or too large."""
+        """Scale and round weights to int64. Raises UsageError, which starts with `whose`, if negative or too large."""
         if (rows.weights < 0).any():
             raise errors.UsageError(f"{whose}weights are below 0, which Lucene does not support; use the index sparse")
         impacts = np.rint(rows.weights.astype(np.float64) * self.scale)
@@ -190,9 +190,9 @@ class ImpactSearcher:
     def search(self, queries: Any, k: int) -> records.Hits:
         """Return each query's top k documents that share a term with it, padded with row -1 and score -inf.
 
-        Scores are inner products of the rounded weights. Ties at the end of a list are resolved by id, as in Anserini.
+        Scores are inner products of rounded weights. Ties at rank k are broken by id, as in Anserini, others by row.
 
-        Raises UsageError if queries are texts or vectors, have another number of terms or negative weights, or k < 1.
+        Raises UsageError unless queries are non-negative term weights for the index's terms and k is at least 1.
         """
         if not isinstance(queries, SparseRows):
             raise errors.UsageError("queries of an impact index must be term weights; use the model that encoded it")

@@ -23,7 +23,7 @@ _CHUNK = 64  # tokens whose weights are computed at once without gradients
 def load_module(
     options: "Splade", model: "resolving.ResolvedModel", device: str | None, precision: Any
 ) -> "SparseEncoder":
-    """Load a model according to its options and spec, in evaluation mode.
+    """Load a model as a sentence-transformers `SparseEncoder` in evaluation mode, with the given options.
 
     precision: precision for encoding; None loads the model for training.
 
@@ -43,7 +43,7 @@ def load_module(
 
 
 def terms_of(module: Any) -> Sequence[str]:
-    """Return the word of each term in vocabulary order; `[number]` if the tokenizer has none."""
+    """Return the word of each term, in vocabulary order; `[number]` for terms that the tokenizer lacks."""
     tokenizer, width = towers.route(module, "document")[0].tokenizer, int(module.get_embedding_dimension())
     words = tokenizer.convert_ids_to_tokens(range(min(width, len(tokenizer))))
     return [token or f"[{number}]" for number, token in enumerate(words)] + [
@@ -139,8 +139,8 @@ def _new_head(model: Any, missing: set[str], name: str) -> None:
 
     The head is BERT's: a layer, an activation, a norm, and the inner product with each term's embedding. The layer is
     initialised to an eighth of the identity, and the norm to no effect of its own. A term's logit is then the inner
-    product of its embedding with a token's output, normalised to mean 0 and variance 1. The bias of all terms is -4.5
-    times the mean norm of the embeddings: 4.5 standard deviations of such a product in a random direction. With
+    product of its embedding with a token's output, normalised to mean 0 and variance 1. The bias of each term is -4.5
+    times the mean norm of the embeddings, which is 4.5 standard deviations of the product with a random vector. With
     all-MiniLM-L6-v2, about one term in a hundred has a weight above 0.
 
     Raises ModelError if the head has another structure.

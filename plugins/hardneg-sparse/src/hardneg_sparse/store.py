@@ -1,8 +1,8 @@
 """Term weights of a learned sparse encoder, in memory and on disk.
 
-`offsets.npy` int64 [N + 1], `terms.npy` int32 and `weights.npy` float32 are the rows of a CSR matrix; `docid` has the
-id of each row, `sparse.json` the numbers of rows and terms, and `terms.txt`, if known, the word of each term. Products
-are computed with scipy's sparse matrices, which sum the terms of a pair in the same order everywhere.
+`offsets.npy` (int64 [N + 1]), `terms.npy` (int32) and `weights.npy` (float32) are a CSR matrix with a row per text.
+`docid` has the id of each row, `sparse.json` the numbers of rows and terms, and the optional `terms.txt` the word of
+each term. Products use scipy's sparse matrices, which sum the terms of a pair in the same order on every machine.
 """
 
 import json
@@ -46,13 +46,13 @@ class SparseRows(records.EncodedRows):
         return csr_array((self.weights, self.terms, self.offsets), shape=(len(self), self.width))
 
     def score_matrix(self, documents: Self) -> NDArray[np.float32]:
-        """Compute the inner product of each query with each document, float32 [Q, D]. Raises as `check` does."""
+        """Compute inner products of all queries and documents, float32 [Q, D]. Raises UsageError like `check`."""
         self.check(documents.width)
         products: NDArray[np.float32] = (self.matrix @ documents.matrix.T.tocsr()).toarray()
         return products
 
     def score_pairs(self, documents: Self) -> NDArray[np.float32]:
-        """Compute the inner product of each query with its document, float32 [n]. Raises as `check` does."""
+        """Compute inner products of query i and document i for all i, float32 [n]. Raises UsageError like `check`."""
         self.check(documents.width)
         products: NDArray[np.float32] = (self.matrix * documents.matrix).sum(1, dtype=np.float32)
         return products
@@ -66,7 +66,7 @@ class SparseRows(records.EncodedRows):
 
 
 def fault(rows: SparseRows) -> str:
-    """Return a description of a fault in term weights and the first text that has it; empty if they are valid."""
+    """Return what is wrong with term weights, and in which text if known; an empty string if they are valid."""
     if len(rows.offsets) < 1 or rows.offsets[0] != 0 or (np.diff(rows.offsets) < 0).any():
         return "offsets do not ascend from 0"
     if not rows.offsets[-1] == len(rows.terms) == len(rows.weights):
@@ -99,10 +99,10 @@ def read_terms(folder: Path) -> Sequence[str]:
 
 
 class SparseWriter(index_files.RowsWriter):
-    """A writer of a folder of term weights, text by text."""
+    """Writes a folder of term weights; `write` appends texts, and `close` completes the folder."""
 
     def __init__(self, folder: Path, width: int, count: int) -> None:
-        """Start a folder of `count` texts over `width` terms. Raises UsageError for impossible numbers."""
+        """Start a folder of `count` texts over `width` terms. Raises UsageError for numbers out of range."""
         if not 1 <= width < 1 << 31 or count < 0:
             raise errors.UsageError(f"{folder}: weights of {count} texts over {width} terms cannot be written")
         super().__init__(folder, count, SHAPE)
@@ -114,7 +114,7 @@ class SparseWriter(index_files.RowsWriter):
         self._lines[_OFFSETS].write(np.zeros(1, _OFFSETS[1]).data)
 
     def write(self, rows: SparseRows) -> None:
-        """Write the next texts. Raises UsageError for too many texts or another width, ArtifactError for a fault."""
+        """Append texts. Raises UsageError for too many or a different width, ArtifactError for invalid weights."""
         if rows.width != self.width:
             raise errors.UsageError(f"{self.folder}: {rows.width} terms instead of {self.width}")
         if problem := fault(rows):
@@ -198,7 +198,7 @@ class SparseStore:
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """The start of each row among the terms and weights, int64 [N + 1], a read-only memory map."""
+        """The start of each row in the terms and weights, then their number; int64 [N + 1], memory-mapped read-only."""
         return self._offsets.mapped
 
     @cached_property
@@ -223,7 +223,7 @@ class SparseStore:
         return self._sound(SparseRows(offsets - first, terms, weights, self.width), where)
 
     def blocks(self, rows: int, weights: int, start: int = 0) -> Iterator[tuple[int, SparseRows]]:
-        """Yield (first row, block) from `start` on: at most `rows` rows and `weights` weights, but at least a row."""
+        """Yield (first row, block) from `start` on, each with up to `rows` rows and `weights` weights, or one row."""
         while start < self.count:
             offsets = self._offsets.read(start, min(start + rows, self.count) + 1)
             held = int(np.searchsorted(offsets - offsets[0], weights, "right")) - 1
@@ -232,7 +232,7 @@ class SparseStore:
             start = stop
 
     def link(self, folder: Path) -> None:
-        """Link, or else copy, the files to another folder."""
+        """Link the files to another folder, or copy them if links are not possible."""
         self.shards.link(folder, FILES)
 
     def gather(self, rows: NDArray[np.int64]) -> SparseRows:

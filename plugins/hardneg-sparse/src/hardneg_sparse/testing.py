@@ -67,7 +67,7 @@ class WeightIndexTests(IndexTests):
         return write_weights(folder, documents)
 
     def plain_scores(self, queries: Any, documents: Any) -> NDArray[np.float32]:
-        """Return inner products, float32 [Q, D]; -inf instead of 0 or less, which is not a hit."""
+        """Return inner products, float32 [Q, D]; products of 0 or less, which are not hits, become -inf."""
         products = _dense(queries) @ _dense(documents).T
         return np.where(products > 0, products, -np.inf).astype(np.float32)
 
@@ -76,7 +76,7 @@ class WeightEncoderTests(TrainableEncoderTests):
     """Contract tests for a sparse encoder; set `plugin` and other attributes of `TrainableEncoderTests`."""
 
     def check_encoded(self, encoded: Any, form: str, count: int, dimension: int) -> None:
-        """Fail as in `EncoderTests`, and if weights are invalid or the vocabulary does not have `dimension` terms."""
+        """Check texts as `EncoderTests` does; also check that weights are valid and there are `dimension` terms."""
         super().check_encoded(encoded, form, count, dimension)
         assert encoded.width == dimension, "broken rule: there are `dimension` terms"
         assert not fault(encoded), f"broken rule: weights are valid\n  found: {fault(encoded)}"

@@ -1,8 +1,8 @@
 """Term weights as the representation of a text: tensors, scores and storage.
 
-Since log(1 + relu(x)) increases with x, the largest weight over tokens has the largest logit. So the logarithm is
-computed once per term, and a gradient reaches one token per term. Materialising the logits of all tokens and terms of a
-batch would dominate the time and memory of a small model.
+Since log(1 + relu(x)) increases with x, a term's largest weight is that of the token with the largest logit. So the
+logarithm is computed once per term, and the gradient of a term reaches one token. `narrow` never holds the logits of
+all tokens and terms, which would dominate the time and memory of a small model.
 
 Source: Formal et al., SPLADE v2 (arXiv 2109.10086), Eq. 6.
 """
@@ -27,7 +27,7 @@ _PLAIN = {"bert", "distilbert", "roberta", "xlm-roberta", "camembert", "modernbe
 
 
 def can_be_narrow(parts: Sequence[Any]) -> bool:
-    """Return whether `narrow` fits the parts: a transformer with a plain output layer (`_PLAIN`) and max pooling."""
+    """Return whether `narrow` supports an encoder's parts: a network in `_PLAIN`, followed by max pooling."""
     first, *rest = parts
     config = getattr(getattr(first, "model", None), "config", None)
     pooled = bool(rest) and getattr(rest[0], "pooling_strategy", "") == "max"
@@ -35,7 +35,7 @@ def can_be_narrow(parts: Sequence[Any]) -> bool:
 
 
 def narrow(parts: Sequence[Any], features: dict[str, Tensor], device: torch.device, side: model_specs.Side) -> Tensor:
-    """Return the weights of all terms, float32 [n, V], equal to the parts' output, but with less memory."""
+    """Compute the weights of all terms, float32 [n, V], as the parts would, but with less memory."""
     first, pooling, *rest = parts
     output = first.model.get_output_embeddings()
     output.forward = lambda values: values
@@ -87,10 +87,10 @@ class _Largest(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class TermWeights(encoders.Representation):
-    """Term weights: non-negative float32 [n, V] on the device, lists of terms and weights on the host.
+    """Texts as term weights: non-negative float32 [n, V] on the device, and `SparseRows` on the host.
 
-    terms: the words of the V terms. most: number of largest weights to keep per encoded text; None keeps all. Training
-    always keeps all, as in sentence-transformers.
+    terms: the words of the V terms. most: how many of the largest weights to keep per encoded text; None keeps all.
+    Training always keeps all, as in sentence-transformers.
     """
 
     form: ClassVar[encoding.Form] = "weights"
@@ -116,7 +116,7 @@ class TermWeights(encoders.Representation):
         return SparseRows.join([tensor for _, tensor in parts])[order]
 
     def collect(self, tensor: Tensor) -> SparseRows:
-        """Copy the non-zero weights to the host, or the `most` largest of each text."""
+        """Copy the non-zero weights to the host; if `most` is set, only the `most` largest of each text."""
         from sentence_transformers.util import select_max_active_dims
 
         kept: Tensor = tensor.float() if self.most is None else select_max_active_dims(tensor.float(), self.most)
@@ -134,12 +134,12 @@ class TermWeights(encoders.Representation):
         return whole.index_put_(cells, torch.from_numpy(encoded.weights).to(device))
 
     def score(self, queries: Tensor, documents: Tensor, columns: Tensor | None) -> Tensor:
-        """Return inner products [Q, D], without autocast; `columns` then selects documents, which may repeat."""
+        """Compute inner products [Q, M] without autocast; a document with several `columns` is scored once."""
         scores = super().score(queries, documents, None)
         return scores if columns is None else scores[:, columns]
 
     def score_lists(self, queries: Tensor, encoded: SparseRows) -> Tensor:
-        """Return each query's inner products [Q, n] with its own n of the Q * n texts, without dense documents."""
+        """Compute inner products of each query with its own n of the Q * n texts, [Q, n], without a dense tensor."""
         text = torch.from_numpy(np.repeat(np.arange(len(encoded)), np.diff(encoded.offsets))).to(queries.device)
         term = torch.from_numpy(encoded.terms.astype(np.int64)).to(queries.device)
         weights, each = torch.from_numpy(encoded.weights).to(queries.device), len(encoded) // max(1, len(queries))
@@ -149,7 +149,7 @@ class TermWeights(encoders.Representation):
             return products.new_zeros(len(encoded)).index_add(0, text, products).view(len(queries), each)
 
     def writer(self, folder: Path, rows: Any, dimension: int) -> SparseWriter:
-        """Return a writer of term weights to `folder`, after the words of the terms are written there."""
+        """Write the words of the terms to `folder`, unless present; return a writer for term weights."""
         writer = SparseWriter(folder, dimension, len(rows))
         if not (folder / TERMS).exists():
             writer.write_terms(self.terms)

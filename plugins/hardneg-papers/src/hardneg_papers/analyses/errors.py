@@ -134,7 +134,7 @@ class Errors(Analysis):
         return Table(("system", "total errors", "top-K errors", "K", "queries", "lower bound for", "left out"), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Draw a panel per system: bars for shares of queries by number of errors, a line for shares of all errors."""
+        """Draw a panel per system: by errors per query, the share of queries as bars and of all errors as a line."""
         longest: list[Any] = max((each["distribution"] for each in results.values()), key=len, default=[])
         ends = [(f"{bucket['low']:,}", f"{bucket['high']:,}") for bucket in longest]
         names = [low if low == high else f"{low}–{high}" for low, high in ends]

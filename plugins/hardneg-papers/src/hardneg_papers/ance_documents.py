@@ -93,8 +93,8 @@ def ance_rates_document(preset: DemoOrPaper = "demo") -> Tree:
     """ANCE on documents at several learning rates, negative depths and refresh intervals.
 
     `hardneg recipe run ance-rates-document` takes an hour and a half. Source: Xiong et al., ICLR 2021, section A.4 and
-    Table 7; first version, Table 5. The row 5e-6, 200, 10k is ance-document. Expected from the paper preset, NDCG@10 on the
-    TREC 2019 DL queries in the order of the paper's rows (not run by us): .58, .59, .60, .61.
+    Table 7; first version, Table 5. The row 5e-6, 200, 10k is ance-document. Expected from the paper preset, NDCG@10 on
+    the TREC 2019 DL queries in the order of the paper's rows (not run by us): .58, .59, .60, .61.
     """
     book = ranked_documents("ANCE's rates, depths and refreshes on documents", preset, "ance")
     paper: Tree = {

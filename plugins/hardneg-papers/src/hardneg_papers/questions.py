@@ -37,7 +37,7 @@ def ance_nq_reader(preset: DemoOrPaper = "demo") -> Tree:
     """Readers for the passages that BM25, DPR and ANCE retrieve, evaluated by exact match.
 
     `hardneg recipe run ance-nq-reader` takes an hour on one core, and needs `pip install ./plugins/hardneg-reader`.
-    Source: Xiong et al., ICLR 2021, section 5 and Table 4, who use released readers of DPR and RAG; here, each retriever
+    Source: Xiong et al., ICLR 2021, section 5 and Table 4, with released readers of DPR and RAG; here, each retriever
     gets its own reader. Expected from the paper preset: exact match DPR .415, ANCE .460 (RAG-Token; not run by us).
     """
     book = _ance_on_dpr("ANCE on questions, read", preset)

@@ -118,9 +118,9 @@ def star_colbert(preset: DemoSmallOrPaper = "demo") -> Tree:
       hardneg recipe run star-colbert --preset small           `paper`: MS MARCO passages, BERT-base
 
     Demo and small start from the transformer of all-MiniLM-L6-v2, which is not a late-interaction model, without
-    pooling and with a new orthonormal projection to 128 dimensions. `as shipped` is this model, untrained.
-    Source: Khattab and Zaharia, ColBERT, SIGIR 2020, sections 3 and 4.1, for the model: 128 dimensions, queries padded
-    to 32 tokens, documents cut to 180, no punctuation, learning rate 3e-6, batches of 32, 200,000 steps; Zhan et al., SIGIR
+    pooling and with a new orthonormal projection to 128 dimensions. `as shipped` is this model, untrained. Source:
+    Khattab and Zaharia, ColBERT, SIGIR 2020, sections 3 and 4.1, for the model: 128 dimensions, queries padded to 32
+    tokens, documents cut to 180, no punctuation, learning rate 3e-6, batches of 32, 200,000 steps; Zhan et al., SIGIR
     2021, sections 6.1 and 7.3, for the training. Expected from the paper preset: no paper has this row. The warm-up
     model is ColBERT, with MRR@10 .360, R@1000 .968 on the dev queries (its Table 2; not run by us).
     """
@@ -203,11 +203,11 @@ def tas_b(preset: DemoSmallOrPaper = "demo") -> Tree:
       hardneg recipe run tas-b                                 `paper`: MS MARCO passages, DistilBERT
 
     Source: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with Balanced Topic Aware Sampling,
-    SIGIR 2021, sections 3 and 4. The paper's teachers are cross-encoders for a query's own documents and ColBERT for the
-    other documents of the batch. The paper preset uses STAR's vectors instead of ColBERT; the demo uses STAR for both,
-    because no cross-encoder is packaged. The MarginMSE rows omit parts of the method. Expected from the paper preset:
-    no published value, because its teachers differ. The paper reports MRR@10 .340 on dev queries (Table 4). Here, dev
-    queries select the best weights, so the report uses the queries of TREC 2019 DL.
+    SIGIR 2021, sections 3 and 4. The paper's teachers are cross-encoders for a query's own documents and ColBERT for
+    the other documents of the batch. The paper preset uses STAR's vectors instead of ColBERT; the demo uses STAR for
+    both, because no cross-encoder is packaged. The MarginMSE rows omit parts of the method. Expected from the paper
+    preset: no published value, because its teachers differ. The paper reports MRR@10 .340 on dev queries (Table 4).
+    Here, dev queries select the best weights, so the report uses the queries of TREC 2019 DL.
     """
     paper = preset == "paper"
     book = started("TAS-B on passages", preset)

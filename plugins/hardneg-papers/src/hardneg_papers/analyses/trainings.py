@@ -39,7 +39,7 @@ def _thinned(points: figures.Points) -> figures.Points:
 
 
 def curves_of(history: History, pick: Callable[[Mapping[str, Any]], Any]) -> dict[str, figures.Points]:
-    """Return a curve of pairs (step, value) for each name in the mappings of numbers that `pick` returns for records."""
+    """Return curves of (step, value) pairs by name, from the mappings of numbers that `pick` returns for records."""
     curves: dict[str, figures.Points] = {}
     for record in history:
         measured = pick(record)

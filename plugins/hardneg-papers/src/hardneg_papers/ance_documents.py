@@ -50,7 +50,7 @@ def ance_maxp_document(preset: DemoOrPaper = "demo") -> Tree:
       hardneg recipe run ance-maxp-document --set segments.count=8     default: four of 128 tokens; an hour
 
     Source: Xiong et al., ICLR 2021, section 5 and Table 1. Expected from the paper preset (the paper's Table 1; not
-    run by us): NDCG@10 .628, reranking .671, on the TREC 2019 DL queries; R@100, holes, overlap with BM25 (Table 6)
+    run by us): NDCG@10 .628, reranking .671, on the TREC 2019 DL queries; R@100, unjudged, overlap with BM25 (Table 6)
     .286, 11.9%, 24.9%. The warm-up is the same as for ance-document, which reads only the first tokens.
     """
     book = ranked_documents("ANCE (MaxP) on documents", preset, "ance")
@@ -77,7 +77,7 @@ def ance_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
 
     `hardneg recipe run ance-baselines-document` takes an hour. Source: Xiong et al., ICLR 2021, section 5 and Table 1.
     For rows with a warm-up, see ance-table1-document. Expected from the paper preset: the document columns of that
-    table (not run by us); in Table 6, BM25+Rand Neg has R@100 .240, holes 21.4% and overlap with BM25 21.0%.
+    table (not run by us); in Table 6, BM25+Rand Neg has R@100 .240, 21.4% unjudged, 21.0% overlap with BM25.
     """
     book = ance.ranked("ANCE's baselines on documents", preset, *ance.BASELINES)
     documents(book, preset)

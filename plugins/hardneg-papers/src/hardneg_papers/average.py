@@ -53,7 +53,7 @@ class Average(hn.stages.StageSpec):
             yield f"weights: no model is called {label!r}; available: {', '.join(self.models)}"
 
     def identity(self) -> dict[str, Any]:
-        """Return fixed settings, and the models' weights and order, as the first provides tokenizer and prompts."""
+        """Return the settings in the key, with the models' order: the first one provides tokenizer and prompts."""
         validation = {"split": "dev", "depth": 20, "queries": None}
         fixed = {"validation": validation, "choose": "all", "metric": "mrr@10", "segments": None}  # as stores have it
         return {**fixed, "weights": self.shares, "order": list(self.shares)}

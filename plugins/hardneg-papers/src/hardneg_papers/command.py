@@ -1,6 +1,6 @@
 """The command `hardneg recipe verify`: compare a finished run with the bands of its recipe.
 
-Bands are in `bands/NAME.json`, relative to this package for named recipes and to the folder of a recipe file.
+Bands are in the file `bands/NAME.json`: in this package for named recipes, next to the recipe file for others.
 """
 
 import json
@@ -38,10 +38,10 @@ class Band:
     seeds: int
 
     def half_width(self, seeds: int, level: float) -> float:
-        """Return half the width of the prediction interval for the mean of `seeds` new runs, at least `ROUNDING`.
+        """Return half the width of the 1 - `level` prediction interval for the mean of `seeds` new runs.
 
         It is t(1 - level / 2; n - 1) * deviation * sqrt(1 / n + 1 / seeds), where n is the number of seeds of the band,
-        and `ROUNDING` if n is 1. Source: Hahn and Meeker, Statistical Intervals, 1991, section 4.8.
+        but at least `ROUNDING`, as for n = 1. Source: Hahn and Meeker, Statistical Intervals, 1991, section 4.8.
         """
         if self.seeds < 2:
             return ROUNDING

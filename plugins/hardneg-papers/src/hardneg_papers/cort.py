@@ -41,9 +41,9 @@ def cort_dl20(preset: DemoOrPaper = "demo") -> Tree:
     """CoRT and BM25 on the queries of TREC 2020 DL, the track in which CoRT's authors took part.
 
     `hardneg recipe run cort-dl20 --preset paper` reads ir_datasets; the demo is the same as for cort-bm25, since
-    docstrings have no such track. Source: Wrzalik and Krechel, TREC 2020, Table 2, columns of 2020 (2019: cort-bm25).
-    Expected from the paper preset (not run by us), nDCG@1000, recall@100, @200 and @1000 with relevance level 2: BM25
-    .588, .567, .643, .803; CoRT .541, .530, .585, .697; CoRT+BM25 .663, .645, .723, .850.
+    docstrings have no such track. Source: Wrzalik and Krechel, TREC 2020, Table 2, columns of 2020 (for 2019, see
+    cort-bm25). Expected from the paper preset (not run by us), nDCG@1000, recall@100, @200 and @1000 with relevance
+    level 2: BM25 .588, .567, .643, .803; CoRT .541, .530, .585, .697; CoRT+BM25 .663, .645, .723, .850.
     """
     book = _without_reranker("CoRT and BM25, TREC 2020 DL", preset)
     _take_dl20(book, preset)
@@ -54,7 +54,7 @@ def cort_electra_dl20(preset: DemoOrPaper = "demo") -> Tree:
     """CoRT, BM25 and ELECTRA on the queries of TREC 2020 DL: first stages, fused and reranked.
 
     `hardneg recipe run cort-electra-dl20 --preset paper` reads ir_datasets; the demo is the same as for
-    cort-electra-passage. Source: Wrzalik and Krechel, TREC 2020, Table 3 and Figure 2; the columns of 2019:
+    cort-electra-passage. Source: Wrzalik and Krechel, TREC 2020, Table 3 and Figure 2; for 2019, see
     cort-electra-passage. Expected from the paper preset (not run by us): BM25 reranked MRR .872, MAP .521, nDCG@10
     .759, nDCG@1000 .711; CoRT+BM25 reranked .870, .540, .757, .744.
     """

@@ -115,7 +115,7 @@ class PyCode(installed_docs.PyDocs):
 
 @dataclass(frozen=True)
 class PyCodeCollection(installed_docs.PyDocsCollection):
-    """The collection of `pycode`: passages of code, queries and judgements, with groups of both sides."""
+    """The collection of `pycode`: passages of code, queries, judgements, and groups of passages and of queries."""
 
     def groups(self, side: Side) -> Iterator[records.Membership]:
         """Return the group of each document or query: the class or module of the passage, or of a query's passages."""

@@ -169,7 +169,7 @@ def simans_passage(preset: DemoSmallOrPaper = "demo") -> Tree:
     trained jointly with the retriever. Expected on MedQuAD with a static model: the same as STAR
     (docs/results/more-recipes.md). Expected from the paper preset: no published value. The paper reports MRR@10 .409
     when it starts from the model of AR2, with its reranker as the teacher and negatives re-mined every 5,000 steps.
-    More in docs/methods/simans.md.
+    See also docs/methods/simans.md.
     """
     paper = preset == "paper"
     book = started("SimANS on passages", preset)

@@ -117,7 +117,7 @@ def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[R
     """Return a row per label of `named`: the sum of its operations' times per unit, None if one is unknown.
 
     Raises:
-        UsageError: an operation is unknown, or its unit differs from that of the first.
+        UsageError: an operation is unknown, or the units of a sum differ.
     """
     known, summed = {each["operation"]: each for each in results}, []
     for label, names in named.items():
@@ -259,9 +259,9 @@ class Latency(hn.Analysis):
 
 
 def latency(system: hn.System, texts: Sequence[str], depth: int) -> dict[str, Any]:
-    """Measure milliseconds per query: `one`, the median over `texts` one by one; `batch`, the mean over all at once.
+    """Measure milliseconds per query: `one`, the median over `texts` one by one; `batch`, the mean of one search.
 
-    Both have `encode`, `search` and `total`. `device` is the system's. The first two queries are first run untimed.
+    Both have `encode`, `search` and `total`. `device` is the system's. Two queries are run before, as a warm-up.
 
     Source: ANCE (Xiong et al., ICLR 2021), table 5.
     """

@@ -296,7 +296,7 @@ def spread_over_collections(
     generalize to others.
 
     collections: for each, scores [seeds, queries] of both systems, or one array of their differences. queries: for each
-    collection, the query ids in the order of these columns, and their groups or None.
+    collection, the query ids in column order, and their groups or None.
     """
     from hardneg.plugin import intervals
 

@@ -21,7 +21,7 @@ _LAST_RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 class Denoising(hn.Analysis):
-    """Show the share of candidates that a filter dropped at each rank, and the dropped ones with the highest scores.
+    """Show the share of candidates that a filter dropped at each rank, and the highest-scoring dropped candidates.
 
     Example: hardneg analyze denoising mined/dropped.arrow --queries queries.jsonl --corpus corpus.jsonl --plot d.svg
     """
@@ -113,7 +113,7 @@ class Denoising(hn.Analysis):
 
 
 def shares(dropped: Path) -> dict[str, Any]:
-    """Count the rows of a `dropped.arrow` by rank. Raises ArtifactError if the file is missing or damaged.
+    """Count the candidates in a `dropped.arrow` by rank. Raises ArtifactError if the file is missing or damaged.
 
     `queries`: the number of queries. By rank: `candidates`, how many queries have one; `dropped`, counts by reason;
     `filtered`, the share dropped by score, excluding known positives and copies, None without candidates.
@@ -310,14 +310,14 @@ class FalseNegativeRecall(hn.Analysis):
 def false_negative_recall(
     queries: Iterable[Planted], labels: Sequence[str], thresholds: Thresholds, depth: int
 ) -> dict[str, Any]:
-    """Evaluate filters on the first `depth` documents of lists, without known positives and their copies.
+    """Evaluate filters on the first `depth` documents per query, without known positives and their copies.
 
     Candidates without a score are left out and counted. If the known positives of a query have no score, filters that
     compare with them drop all its candidates, and the query is counted.
 
     Args:
         queries: the queries, read once.
-        labels: the names, in the `hits` of the candidates, of the lists with scores to filter by.
+        labels: keys of the candidates' `hits`, for the lists with the scores to filter by.
         thresholds: the thresholds by filter.
         depth: the last rank to use.
 

@@ -197,7 +197,7 @@ class Projection(hn.Analysis):
         return self.explained + (f" Queries: {notes}." if notes else "")
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Draw a panel per query and model, with the same axes for a query: discs are relevant, the star is the query.
+        """Draw a panel per query and model; panels of a query share axes. Discs are relevant, the star is the query.
 
         A document in several groups has the markers of all of them.
         """

@@ -51,7 +51,7 @@ def curves_of(history: History, pick: Callable[[Mapping[str, Any]], Any]) -> dic
 
 
 class OfTrainings(Analysis):
-    """The base class of analyses of training histories.
+    """Base class for analyses of training histories.
 
     Subclasses extract results from a history in `of_history`; `lacking` is the message for a history without results.
     """

@@ -189,7 +189,7 @@ def ance_table1(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_rates_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """ANCE at several learning rates, negative depths and refresh intervals, in the paper preset those of the paper.
+    """ANCE at several learning rates, negative depths and refresh intervals; the paper preset has the paper's.
 
     `hardneg recipe run ance-rates-passage` takes an hour. Source: Xiong et al., ICLR 2021, section A.4 and Table 7;
     first version, Table 5. Expected from the paper preset, MRR@10 on the dev queries in the order of the paper's rows

@@ -64,7 +64,7 @@ def ance_tele_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def _drifting(book: Book, preset: str) -> Tree:
-    """Add trainings from BM25 Neg on four kinds of negatives, and the drift of each."""
+    """Add training runs from BM25 Neg on four kinds of negatives, and the drift of each."""
     paper = preset == "paper"
     options: Tree = {"max_steps": 100, "batch_size": 32, "learning_rate": 1e-5, "warmup_steps": 10, "decay": "constant"}
     if paper:

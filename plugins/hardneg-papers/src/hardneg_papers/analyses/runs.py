@@ -187,7 +187,7 @@ Run = Mapping[str, hn.RankedList]
 
 
 class CandidateCounts(hn.Analysis):
-    """Show the quality of reranking fewer candidates, and their recall, computed from one reranking.
+    """Show the quality of reranking fewer candidates, and the candidates' recall, computed from one reranked run.
 
     Example: hardneg analyze candidates --qrels qrels.txt --run bm25.trec.gz --reranked bm25-reranked.trec.gz
     """
@@ -215,7 +215,7 @@ class CandidateCounts(hn.Analysis):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Label each reranked run like the first run at the same position."""
+        """Label reranked runs like the first-stage runs, in order. Raises UsageError if their numbers differ."""
         first, reranked = values["first"], values["reranked"]
         if len(first) != len(reranked):
             message = f"{len(reranked)} {{reranked}}, but {len(first)} {{first}}; give one for each run"

@@ -106,7 +106,7 @@ class Drift(OfTrainings):
 
 
 class Gradients(OfTrainings):
-    """Show the loss and the gradient norms while a model trains, by third of its layers.
+    """Show the loss and the gradient norms of each third of the layers while a model trains.
 
     Example: hardneg analyze gradients bm25/history.jsonl refreshed/history.jsonl --plot gradients.svg
     """
@@ -265,5 +265,5 @@ class Refreshes(OfTrainings):
 
 
 def _dev_metric(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the first dev metric found in the trainings, or an empty string."""
+    """Return the first dev metric found in the training runs, or an empty string."""
     return next((name for each in results.values() for name in each["curves"] if name != "loss"), "")

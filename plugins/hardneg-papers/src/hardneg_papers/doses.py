@@ -19,7 +19,7 @@ _DENSE = {"dense": "start-train"}
 
 
 def small_study(title: str, preset: str, dataset: Tree = CODE, rate: float = 0.01, steps: int = _STEPS) -> Book:
-    """Return a book for training a static model with five seeds. rate: learning rate. steps: training steps of the demo."""
+    """Return a book to train a static model with five seeds. rate: learning rate. steps: training steps of the demo."""
     options: Tree = {"max_steps": 400 if preset == "full" else steps, "batch_size": 32, "negatives_per_query": 1}
     options |= {"learning_rate": rate, "weight_decay": 0.0, "warmup_steps": 5}
     train = {"loss": {"name": "infonce", "temperature": 0.05}, "options": options}

@@ -71,7 +71,7 @@ class Cagra:
 
 @dataclass(frozen=True)
 class CagraSearcher(compression.CompressedSearcher):
-    """An opened index, searched on the CPU unless `using` moves it. width: candidates kept during a GPU search."""
+    """An opened index, searched on the CPU unless `using` moves it to a GPU. width: candidates kept in a GPU search."""
 
     width: int = Cagra.width
 

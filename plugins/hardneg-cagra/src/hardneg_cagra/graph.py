@@ -1,7 +1,7 @@
 """CAGRA graphs from cuVS, as a faiss index for search on a CPU and as an array.
 
 CAGRA's graph becomes the lowest level of an HNSW graph. The upper levels, which provide entry points, come from a small
-HNSW graph over a sample of one in `m` vectors, the rate of HNSW itself (Malkov and Yashunin 2020, section 4.1).
+HNSW graph over a sample of one in degree / 2 vectors, as in HNSW itself (Malkov and Yashunin 2020, section 4.1).
 """
 
 from dataclasses import dataclass
@@ -118,7 +118,7 @@ def load_cagra() -> Any:
 def built_graph(vectors: index_files.FlatVectors, degree: int, intermediate: int, algorithm: str) -> NDArray[np.uint32]:
     """Build a graph on the GPU and return the rows that each row is linked to, uint32 [N, degree].
 
-    The GPU needs memory for 4 d bytes per vector and for the graphs. Raises like `load_cagra`.
+    The GPU needs memory for 4 d bytes per vector and for the graphs. Raises the errors of `load_cagra`.
 
     degree, intermediate: links per vector in the final and initial graph. algorithm: how to build the initial graph.
     """

@@ -75,7 +75,7 @@ class TaskSearcher:
         return self.system.meta
 
     def index(self, corpus: Any, *, task_metadata: Any, **_: Any) -> None:
-        """Encode and index a corpus, unless its index is in the store.
+        """Encode and index a corpus for later calls of `search`, unless its index is in the store.
 
         Args:
             corpus: a `datasets.Dataset` with `id`, `text` and optionally `title`.
@@ -97,12 +97,12 @@ class TaskSearcher:
         top_ranked: Mapping[str, Sequence[str]] | None = None,
         **_: Any,
     ) -> dict[str, dict[str, float]]:
-        """Return the scores of each query's best `top_k` documents by id, from the corpus or from `top_ranked`.
+        """Return the scores of the best `top_k` documents of each query, by query id and document id.
 
         Args:
             queries: a `datasets.Dataset` with `id`, `text` and optionally `instruction`.
             task_metadata: mteb's `TaskMetadata`.
-            top_ranked: document ids by query id, passed by reranking tasks.
+            top_ranked: the documents to rank, by query id, in reranking tasks; None for the whole corpus.
 
         Raises:
             UsageError: no corpus was indexed, or `top_ranked` is passed to an index of texts.

@@ -1,6 +1,6 @@
-"""A system to evaluate: a model with an optional index of its vectors, or an index of texts; its recipe and metadata.
+"""Systems to evaluate, with recipe and mteb metadata: a model, optionally with an index, or an index of texts.
 
-It gets the same texts of a task as mteb's own models.
+A system gets the same texts of a task as mteb's own models.
 """
 
 import hashlib
@@ -45,9 +45,9 @@ def task_texts(rows: Any, task_metadata: Any, side: hp.model_specs.Side) -> Sequ
 
 @dataclass(frozen=True)
 class TaskTexts:
-    """A dataset loader for a corpus in mteb's memory, and its collection of documents, without queries.
+    """A dataset loader for a corpus that mteb has in memory, and also the collection that it loads, without queries.
 
-    Document ids are row numbers, so that equal texts have equal keys.
+    Document ids are row numbers, so corpora with equal texts have equal keys in the store.
 
     source: the texts in row order.
     """
@@ -112,7 +112,7 @@ class TaskSystem:
     def named(
         cls, name: str, index: hp.records.PluginSetting | None = None, settings: tuple[str, ...] = ()
     ) -> "TaskSystem":
-        """Return the system of a model, or of an index of texts such as bm25, which takes no index or settings."""
+        """Return the system of a model, or of an index of texts such as bm25, which ignores `index` and `settings`."""
         points = entry_points(group="hardneg.indexes", name=name)
         if points and not Path(name).exists() and next(iter(points)).load().input == "texts":
             return cls(None, hp.records.PluginSetting(name))
@@ -125,7 +125,7 @@ class TaskSystem:
 
     @cached_property
     def plain(self) -> Any:
-        """The recipe without a task, which describes the model. Raises RecipeError with all mistakes."""
+        """The recipe without a task's corpus, to describe the system. Raises RecipeError with all mistakes."""
         return self._checked({"dataset": {"name": _BEIR, "source": _NONE}, "model": {"name": self.model or _NONE}})
 
     def recipe(self, task: "TaskMetadata", texts: TaskTexts) -> Any:

@@ -1,4 +1,4 @@
-"""Recipes for ADORE (Zhan et al., SIGIR 2021) on STAR and other models, and for these alone: Table 2, Figure 5.
+"""Recipes for Table 2 and Figure 5 of Zhan et al., SIGIR 2021: ADORE on STAR and other models, and these models alone.
 
 Demos train all-MiniLM-L6-v2 on docstrings, offline; the presets `paper` train RoBERTa-base on MS MARCO, on a GPU.
 """
@@ -37,13 +37,13 @@ def adoring(start: str, paper: bool, loss: Tree | None = None) -> Tree:
 def adore(
     book: Book, start: str, paper: bool, label: str = "ADORE", loss: Tree | None = None, table: str = "scores"
 ) -> None:
-    """Add a query encoder trained from the model `start` on its index, by ADORE or with `loss`; table: of its row."""
+    """Train a query encoder from the model `start` on its index, with LambdaLoss or `loss`; add a row to `table`."""
     own = {"model": start, "index": f"{start}-index", **adoring(start, paper, loss)}
     book.system(f"{label.lower()}-{start}", f"{label}+{STARTS[start]}", "train-queries", table=table, **own)
 
 
 def adore_on(start: str, preset: str) -> Book:
-    """Return a book with a baseline, and ADORE on top of it."""
+    """Return a book with the baseline `start`, a key of `BASELINES`, and ADORE on top of it."""
     paper, label = preset == "paper", BASELINES[start]
     book = starts.passages(f"ADORE on {label}, passages", preset)
     _ADD[start](book, paper)
@@ -96,8 +96,8 @@ def star_adore_table2(preset: DemoOrPaper = "demo") -> Tree:
     Source: Zhan et al., Optimizing Dense Retrieval Model Training with Hard Negatives, SIGIR 2021, Tables 1, 2 and 4,
     Figures 3 and 6. Expected from the paper preset, MRR@10 on the dev queries (not run by us): BM25 .187, In-Batch Neg
     .264, Rand Neg .301, BM25 Neg .309, STAR .340; with ADORE on top .316, .326, .329, .347. Top-200 pairwise errors
-    43.2, 39.3, 46.4, 35.8; with ADORE 37.7, 36.8, 40.0, 34.4. The report shows them, the costs of training, and where
-    ADORE moves a query.
+    43.2, 39.3, 46.4, 35.8; with ADORE 37.7, 36.8, 40.0, 34.4. The report shows these errors, the costs of training, and
+    where ADORE moves a query.
     """
     book = _all_starts("STAR and ADORE, Table 2 on passages", preset)
     return _table2(book, preset)
@@ -210,7 +210,7 @@ def adore_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
     Source: Zhan et al., SIGIR 2021, Table 2 and Figure 6. The other rows on documents: star-document,
     adore-star-document, ance-document, adore-ance-document. The demo trains all rows. In the paper preset, the three
     models are trained on passages, as in section 7.3: run inbatch-neg-passage, rand-neg-passage and
-    bm25-neg-passage with `--preset paper` first. ADORE alone is trained on documents. Expected from the paper preset,
+    bm25-neg-passage with `--preset paper` first. Only ADORE is trained on documents. Expected from the paper preset,
     MRR@100 and R@100 on the dev queries (not run by us): In-Batch Neg .320 and .864, Rand Neg .330 and .859, BM25 Neg
     .316 and .794; with ADORE on top .362 and .884, .361 and .885, .352 and .872. NDCG@10 and R@100 on the queries of
     TREC 2019 DL: .544 and .295, .572 and .284, .539 and .223; with ADORE .580 and .315, .585 and .298, .610 and .293.
@@ -274,8 +274,7 @@ def bm25_document(preset: DemoOrPaper = "demo") -> Tree:
 
     `hardneg recipe run bm25-document` takes minutes. Source: Zhan et al., SIGIR 2021, section 7 and Table 2. Recipes
     that extend it inherit the document columns of that table. Expected from the paper preset (not run by us): MRR@100
-    .279, R@100 .807 on the dev queries; NDCG@10 .519, R@100 .395 on TREC 2019 DL, with the default parameters of
-    Lucene.
+    .279, R@100 .807 on the dev queries; NDCG@10 .519, R@100 .395 on TREC 2019 DL, with Lucene's default parameters.
     """
     paper = preset == "paper"
     book = (starts.roberta if paper else starts.docstrings)("BM25 and the start model on documents")

@@ -22,8 +22,8 @@ _MINERS: Tree = {
 def setting(title: str, preset: str, start: str = "") -> Book:
     """Return a book with ANCE's evaluation: every system searches all texts and reranks BM25's top 100.
 
-    In the preset `paper`, the table `scores` has the queries of TREC 2019 DL, and `dev-scores` the dev queries. start:
-    the folder of a trained model to start from in that preset; if empty, RoBERTa.
+    In the preset `paper`, the table `scores` is for the queries of TREC 2019 DL, and `dev-scores` for the dev queries.
+    start: the folder of a trained model to start from in that preset; if empty, RoBERTa.
     """
     rerank = {"candidates": "bm25", "row": "{name} (rerank)"}
     if preset == "demo":
@@ -59,7 +59,7 @@ def ranked(title: str, preset: str, *systems: str) -> Book:
 
 
 def add_system(book: Book, preset: str, system: str, **options: Any) -> None:
-    """Add one system: `ance`, or a key of `BASELINES` or `WARM`; those of `WARM` continue from BM25 Neg if present."""
+    """Add the system `ance`, or a key of `BASELINES` or `WARM`; the latter continue from BM25 Neg if it is present."""
     if system == "ance":
         add_refreshed(book, preset)
         if preset == "paper":
@@ -116,7 +116,7 @@ def add_refreshed(book: Book, preset: str) -> None:
 
 
 def compare(book: Book, *baselines: str) -> None:
-    """Set the baselines of the significance tests; in the preset `paper`, only of those on dev queries."""
+    """Set the baselines of the significance tests; in the preset `paper`, only for the table `dev-scores`."""
     book.change("dev-scores" if "dev-scores" in book.stages else "scores", baselines=[*baselines])
 
 
@@ -134,7 +134,7 @@ def ance_bm25_passage(preset: DemoOrPaper = "demo") -> Tree:
     `hardneg recipe run ance-bm25-passage` takes two minutes. Source: Xiong et al., Approximate Nearest Neighbor
     Negative Contrastive Learning for Dense Text Retrieval, ICLR 2021, section 5 and Table 1. Expected from the paper
     preset (the paper's Table 1; not run by us): BM25 NDCG@10 .506 on the TREC 2019 DL queries; MRR@10 .240, R@1k .814
-    on the dev queries. Its .506 uses the default parameters of Lucene, k1 .9 and b .4.
+    on the dev queries. The .506 is for Lucene's default parameters, k1 .9 and b .4.
     """
     book = ranked("BM25 and the start model in ANCE's setting", preset)
     book.stages.pop("start-dev", None)
@@ -178,8 +178,8 @@ def ance_table1(preset: DemoOrPaper = "demo") -> Tree:
     Source: Xiong et al., ICLR 2021, section 5 and Table 1. Expected from the paper preset, NDCG@10 on the TREC 2019 DL
     queries, in retrieval / reranking BM25's top 100 (not run by us): Rand Neg .552 / .605, NCE Neg .539 / .602, BM25
     Neg .591 / .664, BM25+Rand Neg .600 / .653; after a warm-up on BM25's negatives Rand Neg .576 / .609, NCE Neg .571 /
-    .608, BM25+Rand Neg .591 / .648; ANCE .648 / .677. Signs: significantly better in retrieval than BM25 (*), than each
-    baseline without a warm-up (†), than each with a warm-up (‡).
+    .608, BM25+Rand Neg .591 / .648; ANCE .648 / .677. Signs mark rows that are significantly better in retrieval than
+    BM25 (*), than every baseline without a warm-up (†), and than every baseline with one (‡).
     """
     book = ranked("ANCE, Table 1 on passages", preset, *BASELINES, *WARM, "ance")
     marks = {"*": ["BM25"], "†": [*BASELINES.values()], "‡": [*WARM.values()]}
@@ -189,7 +189,7 @@ def ance_table1(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_rates_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """ANCE at several learning rates, depths of negatives and refresh intervals, with the paper's values.
+    """ANCE at several learning rates, negative depths and refresh intervals; the paper preset has the paper's.
 
     `hardneg recipe run ance-rates-passage` takes an hour. Source: Xiong et al., ICLR 2021, section A.4 and Table 7;
     first version, Table 5. Expected from the paper preset, MRR@10 on the dev queries in the order of the paper's rows
@@ -209,7 +209,7 @@ def ance_rates_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def add_rates(book: Book, preset: str, paper: Tree) -> None:
-    """Add ANCE in four settings; paper: that preset's, (learning rate, negative depth, refresh interval) by label."""
+    """Add ANCE in four settings. paper: (learning rate, negative depth, refresh interval) by label in that preset."""
     demo: Tree = {
         "base, top 50, every 50": (5e-5, 50, 50),
         "base, top 200, every 25": (5e-5, 200, 25),
@@ -264,7 +264,7 @@ def adore_ance_passage(preset: DemoOrPaper = "demo") -> Tree:
     """ADORE on ANCE: the query encoder is trained on what it retrieves at each step; compared with ANCE and RankNet.
 
     `hardneg recipe run adore-ance-passage` takes half an hour. Source: Zhan et al., SIGIR 2021, Tables 1, 2 and 4,
-    Figure 5: the rows of ANCE, which the other recipes omit, as ANCE reads queries of 64 and passages of 512 tokens.
+    Figure 5: the rows of ANCE, which other recipes omit because ANCE reads queries of 64 and passages of 512 tokens.
     Expected from the paper preset (the paper's Table 2; not run by us): MRR@10 and R@100 on the dev queries ANCE .338
     and .862, ADORE+ANCE .341 and .866; NDCG@10 on the TREC 2019 DL queries .654 and .675. Table 4: ANCE takes 645 hours
     on 4 GPUs, ADORE 4.

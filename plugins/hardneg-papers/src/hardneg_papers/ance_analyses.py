@@ -1,4 +1,4 @@
-"""Recipes for the analyses in the figures and appendices of the ANCE paper, and of its first version."""
+"""Recipes for the analyses in the figures and appendices of the ANCE paper (ICLR 2021 and its first version)."""
 
 from hardneg_papers.ance import RANDOM, add_refreshed, ranked, rows_last
 from hardneg_papers.book import Book, DemoOrPaper, Tree, deep
@@ -11,11 +11,11 @@ def ance_analyses(preset: DemoOrPaper = "demo") -> Tree:
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR
     2021, Figures 3, 4 and 5, Tables 3, 6, 8 and 9. Expected (the paper's figures on MS MARCO, not run by us): gradients
-    near zero for random and in-batch negatives, and larger by orders of magnitude for ANCE's; 15% of BM25's negatives
-    retrieved in testing, but 63% of ANCE's at the beginning and 100% at the end; overlap with BM25 at most 25%;
-    fluctuations of the dev metric with a low refresh rate or a high learning rate. In the demo, only positives are
-    judged, so the share of unjudged documents says little. For Figure 5 (loss and a metric by step), the training
-    curves in the report and `history.jsonl` use the dev queries, ranked in a pool of BM25 Neg's top 50.
+    are near zero for random and in-batch negatives, and larger by orders of magnitude for ANCE's. The model retrieves
+    15% of BM25's negatives in testing, but 63% of ANCE's at the beginning and 100% at the end. The overlap with BM25 is
+    at most 25%. The dev metric fluctuates if refreshes are rare or the learning rate is high. In the demo, only
+    positives are judged, so the share of unjudged documents says little. Figure 5 (loss and dev metric by step) is in
+    the report's training curves; the paper preset measures the metric in a pool of BM25 Neg's top 50.
     """
     book = ranked("What lies behind ANCE", preset, "bm25-neg", "warm-rand-neg", "warm-nce-neg", "ance")
     paper = preset == "paper"
@@ -50,7 +50,7 @@ def ance_analyses(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def _add_variants(book: Book, paper: bool) -> Tree:
-    """Add the trainings of Figure 5, with fewer refreshes and at a higher learning rate; return the stages by label."""
+    """Add the training runs of Figure 5, with other refresh intervals or learning rates; return the stages by label."""
     demo = {"every 100 steps": (100, 5e-5, 0), "every 25": (25, 5e-5, 0), "five times the rate": (25, 2.5e-4, 0)}
     authors = {"every 20000 steps": (20000, 1e-6, 1), "every 5000": (5000, 1e-6, 2)}
     authors["every 10000, five times the rate"] = (10000, 5e-6, 1)
@@ -65,12 +65,12 @@ def _add_variants(book: Book, paper: bool) -> Tree:
 
 
 def ance_coverage(preset: DemoOrPaper = "demo") -> Tree:
-    """Coverage of the judgements of TREC 2019 DL: recall@1000, unjudged documents, and the overlap with BM25.
+    """How far TREC 2019 DL's judgements cover each ranking: recall@1000, unjudged documents, overlap with BM25.
 
     `hardneg recipe run ance-coverage` takes half an hour. Source: Xiong et al., ICLR 2021, section A.2 and Table 6;
-    first version, Table 4. On documents: ance-document, ance-maxp-document and ance-baselines-document. Expected from
-    the paper preset (not run by us), R@1K (grade 1 or higher), holes in the top 10, overlap: BM25 .685, 5.9%, 100%;
-    BM25 Neg .569, 25.8%, 11.9%; BM25+Rand Neg .662, 20.2%, 16.4%; ANCE .661, 14.8%, 17.4%.
+    first version, Table 4. For documents, see ance-document, ance-maxp-document and ance-baselines-document. Expected
+    from the paper preset (not run by us), as R@1K (grade 1 or higher), unjudged in the top 10, overlap with BM25: BM25
+    .685, 5.9%, 100%; BM25 Neg .569, 25.8%, 11.9%; BM25+Rand Neg .662, 20.2%, 16.4%; ANCE .661, 14.8%, 17.4%.
     """
     book = ranked("What TREC 2019 DL's judgements cover", preset, "bm25-rand-neg", "bm25-neg", "ance")
     labels = {"BM25 Neg": "ance-bm25-neg", "BM25+Rand Neg": "ance-bm25-rand-neg", "ANCE": "ance"}
@@ -90,13 +90,13 @@ def ance_coverage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_overlap(preset: DemoOrPaper = "demo") -> Tree:
-    """The share of training negatives that the model retrieves in testing, for BM25's, random and ANCE's negatives.
+    """The share of training negatives that the model itself retrieves, for BM25's, random and ANCE's negatives.
 
     `hardneg recipe run ance-overlap` takes an hour on two cores. Source: Xiong et al., first version of ANCE, section
-    5.3 and Figure 3, which also uses dev queries. Expected: at most 20% of BM25's, almost no random ones; ANCE's rise
-    towards 100% (docs/results/more-recipes.md). For each step, a model is trained from scratch up to that step, and its
-    last weights are used, not the best so far. ANCE trains on top documents from the previous refresh, and switches to
-    a new refresh one step later.
+    5.3 and Figure 3, which also uses dev queries. Expected: the model retrieves at most 20% of BM25's negatives and
+    almost no random ones; the share of ANCE's rises towards 100% (docs/results/more-recipes.md). For each step, a model
+    is trained from scratch up to that step; its last weights are used, even if earlier ones were better. ANCE's
+    negatives are top documents of the model at a refresh, and are used from the next step on.
     """
     book = ranked("Overlap of training and testing negatives", preset, "bm25-neg")
     add_refreshed(book, preset)
@@ -149,8 +149,8 @@ def ance_projections(preset: DemoOrPaper = "demo") -> Tree:
 
     `hardneg recipe run ance-projections` takes twenty minutes and needs `pip install "hardneg[analysis]"`.
     Source: Xiong et al., ICLR 2021, Figures 1, 6 and 7; first version, Figures 1, 5 and 6. Expected (not run by us):
-    BM25's and random negatives are far from the negatives of dense retrieval; passages form separate groups for won
-    queries, and mix for lost ones.
+    BM25's and random negatives are far from the negatives of dense retrieval. For won queries, relevant passages and
+    negatives form separate groups; for lost queries, they mix.
     """
     book = ranked("ANCE's representations", preset, "bm25-neg", "ance")
     book.add("random-negatives", "mine", miner=RANDOM)
@@ -169,12 +169,12 @@ def ance_projections(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_times(preset: DemoOrPaper = "demo") -> Tree:
-    """Query latency of BM25 with a cross-encoder over its top 100, and of ANCE, one query at a time and in batches.
+    """Query latency of ANCE, one query at a time and in batches, and of BM25 with a cross-encoder over its top 100.
 
     `hardneg recipe run ance-times` takes half an hour. Source: Xiong et al., ICLR 2021, Table 5; first version, Table
     3. Expected for document ranking on the paper's hardware (not run by us): BM25 37 ms, BERT 1.15 s; ANCE 2.6 ms to
     encode a query and 9 ms to search; 4.5 ms to encode a document; per training step, 72 ms for negatives and 19 ms for
-    the rest. The cross-encoder is trained for only a few steps, because only its time matters here.
+    the rest. The cross-encoder is trained for only a few steps, because only its speed matters here.
     """
     book = ranked("What a query waits for", preset, "bm25-neg", "ance")
     options: Tree = {"batch_size": 8, "negatives_per_query": 1, "max_steps": 20, "learning_rate": 1e-4}

@@ -1,7 +1,6 @@
 """Recipes for ANCE and its baselines on documents: FirstP reads the first tokens, MaxP splits documents into segments.
 
-Demos use docstrings of up to 256 tokens, offline; the presets `paper` train RoBERTa-base on MS MARCO documents and
-need GPUs.
+Demos use docstrings of up to 256 tokens, offline; the presets `paper` train RoBERTa-base on MS MARCO, on GPUs.
 """
 
 from hardneg_papers import ance
@@ -10,7 +9,7 @@ from hardneg_papers.starts import documents
 
 
 def ranked_documents(title: str, preset: str, *systems: str) -> Book:
-    """Return a book of systems on documents after a warm-up: BM25 Neg, in the preset `paper` trained on passages."""
+    """Return a book with systems on documents that continue from BM25 Neg, which preset `paper` trains on passages."""
     book = ance.setting(title, preset, "runs/ance-bm25-neg-passage-paper/model")
     documents(book, preset)
     if preset == "paper":
@@ -30,7 +29,7 @@ def ranked_documents(title: str, preset: str, *systems: str) -> Book:
 
 
 def covered(book: Book, preset: str) -> Tree:
-    """Return the recipe tree; in the preset `paper`, with analyses for Tables 6, 8, 9, and BM25 Neg and ANCE last."""
+    """Return the recipe tree; in the preset `paper`, add Tables 6, 8 and 9, and move rows of BM25 Neg and ANCE last."""
     if preset == "paper":
         ance.rows_last(book, "BM25 Neg", "BM25 Neg (rerank)", "ANCE", "ANCE (rerank)")
         wins = {"run": "ance-test", "against": "bm25"}
@@ -51,8 +50,8 @@ def ance_maxp_document(preset: DemoOrPaper = "demo") -> Tree:
       hardneg recipe run ance-maxp-document --set segments.count=8     default: four of 128 tokens; an hour
 
     Source: Xiong et al., ICLR 2021, section 5 and Table 1. Expected from the paper preset (the paper's Table 1; not
-    run by us): NDCG@10 .628, reranking .671, on the TREC 2019 DL queries; R@100, holes, overlap with BM25 (Table 6)
-    .286, 11.9%, 24.9%. Its warm-up is the same as for ance-document, which reads only the first tokens.
+    run by us): NDCG@10 .628, reranking .671, on the TREC 2019 DL queries; R@100, unjudged, overlap with BM25 (Table 6)
+    .286, 11.9%, 24.9%. The warm-up is the same as for ance-document, which reads only the first tokens.
     """
     book = ranked_documents("ANCE (MaxP) on documents", preset, "ance")
     book.top["segments"] = {"length": 512 if preset == "paper" else 128, "count": 4}
@@ -68,8 +67,7 @@ def ance_table1_document(preset: DemoOrPaper = "demo") -> Tree:
 
     `hardneg recipe run ance-table1-document` takes an hour. Source: Xiong et al., ICLR 2021, section 5 and Table 1. For
     ANCE (MaxP), see ance-maxp-document; for rows without a warm-up, ance-baselines-document. Expected from the paper
-    preset: the document columns of that table (not run by us); all continue from BM25 Neg on passages, like
-    ance-document.
+    preset: the document columns of that table (not run by us). Like ance-document, all start from BM25 Neg on passages.
     """
     return covered(ranked_documents("ANCE, Table 1 on documents", preset, *ance.WARM, "ance"), preset)
 
@@ -79,7 +77,7 @@ def ance_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
 
     `hardneg recipe run ance-baselines-document` takes an hour. Source: Xiong et al., ICLR 2021, section 5 and Table 1.
     For rows with a warm-up, see ance-table1-document. Expected from the paper preset: the document columns of that
-    table (not run by us); in Table 6, BM25+Rand Neg has R@100 .240, holes 21.4% and overlap with BM25 21.0%.
+    table (not run by us); in Table 6, BM25+Rand Neg has R@100 .240, 21.4% unjudged, 21.0% overlap with BM25.
     """
     book = ance.ranked("ANCE's baselines on documents", preset, *ance.BASELINES)
     documents(book, preset)
@@ -92,11 +90,11 @@ def ance_baselines_document(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_rates_document(preset: DemoOrPaper = "demo") -> Tree:
-    """ANCE on documents at several learning rates, depths of negatives and refresh intervals of the paper.
+    """ANCE on documents at several learning rates, negative depths and refresh intervals.
 
     `hardneg recipe run ance-rates-document` takes an hour and a half. Source: Xiong et al., ICLR 2021, section A.4 and
-    Table 7; first version, Table 5. 5e-6, 200, 10k is ance-document. Expected from the paper preset, NDCG@10 on the
-    TREC 2019 DL queries in the order of the paper's rows (not run by us): .58, .59, .60, .61.
+    Table 7; first version, Table 5. The row 5e-6, 200, 10k is ance-document. Expected from the paper preset, NDCG@10 on
+    the TREC 2019 DL queries in the order of the paper's rows (not run by us): .58, .59, .60, .61.
     """
     book = ranked_documents("ANCE's rates, depths and refreshes on documents", preset, "ance")
     paper: Tree = {

@@ -20,8 +20,8 @@ _FREE = re.compile(
 class Average(hn.stages.StageSpec):
     """Average the weights of models of one architecture: seeds, checkpoints, or a model before and after training.
 
-    models: models by label; a model with several seeds stands for all of them, which share its weight. weights: weights
-    by label, 1 by default.
+    models: models by label; if a model has several seeds, all of them are averaged and share its weight equally.
+    weights: weights by label, 1 by default.
 
     Source: Wortsman et al., Model soups (ICML 2022), uniform soup; Xiao et al., LM-Cocktail (2023), Eq. 1.
     """
@@ -41,7 +41,7 @@ class Average(hn.stages.StageSpec):
 
     @property
     def shares(self) -> dict[str, float]:
-        """The weight of each model by its path below `models`; the seeds of a label share its weight evenly."""
+        """The weight of each model, by `LABEL` or, for several seeds, `LABEL.SEED`; seeds share a weight equally."""
         shares: dict[str, float] = {}
         for label, names in self.models.items():
             paths = [label] if isinstance(names, str) else [f"{label}.{seed}" for seed in names]
@@ -53,13 +53,13 @@ class Average(hn.stages.StageSpec):
             yield f"weights: no model is called {label!r}; available: {', '.join(self.models)}"
 
     def identity(self) -> dict[str, Any]:
-        """Return fixed settings, each model's share, and the order: the first model gives tokenizer and prompts."""
+        """Return the settings in the key, with the models' order: the first one provides tokenizer and prompts."""
         validation = {"split": "dev", "depth": 20, "queries": None}
         fixed = {"validation": validation, "choose": "all", "metric": "mrr@10", "segments": None}  # as stores have it
         return {**fixed, "weights": self.shares, "order": list(self.shares)}
 
     def completed(self, recipe: hn.stages.RecipeView, written: Mapping[str, Any], notes: list[str]) -> "Average":
-        """Return the stage with each model that has several seeds replaced by its stages by seed."""
+        """Return a copy of the stage in which models with several seeds are replaced by their stages, keyed by seed."""
         seeds = recipe.seeded
         models = {label: seeds.of(name) if isinstance(name, str) else name for label, name in self.models.items()}
         return self.model_copy(update={"models": models})
@@ -108,7 +108,7 @@ class Average(hn.stages.StageSpec):
 
 
 def check_alike(first: hn.encoders.Encoder, other: hn.encoders.Encoder, name: str) -> None:
-    """Raise ModelError, naming `other` as `name`, if models differ in names and shapes of weights, or in settings."""
+    """Raise ModelError if two models differ in names or shapes of weights, or in settings. name: label of `other`."""
     told, expected = _settings(other), _settings(first)
     if found := [each for each in {**expected, **told} if told.get(each) != expected.get(each)]:
         advice = "use models of one architecture and vocabulary"

@@ -1,4 +1,4 @@
-"""A builder for recipes written as Python functions, which return a tree of plain stages."""
+"""A builder for recipes that are written as Python functions and return a tree of plain stages."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -17,7 +17,7 @@ _LAST = ("evaluate", "analyze", "report")
 
 
 def deep(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> Tree:
-    """Return `base` with changes merged recursively; a new option (`epochs`) replaces its rivals (`max_steps`)."""
+    """Return a copy of `base` with `changes` merged recursively; setting `epochs`, for example, removes `max_steps`."""
     out = dict(base)
     for change in changes:
         for other in {other for key in change for other in _INSTEAD_OF.get(key, ())} - change.keys():
@@ -32,8 +32,8 @@ class Book:
     """A recipe under construction: its top-level fields, its stages, and default options.
 
     top: the top-level fields of the tree, such as title, dataset, model, sizes, seeds and outputs. defaults: default
-    options of added stages, by verb. searches: by stage-name suffix, the options of a search that each added system
-    gets, with two extra keys: `row`, a row label in which `{name}` is the system's, and `table`, another evaluation.
+    options of added stages, by verb. searches: the searches that each added system gets, as options by stage-name
+    suffix; their keys `row` (a row label, with `{name}` for the system's) and `table` (an evaluation) are not options.
     """
 
     def __init__(self, title: str, dataset: Any, model: Tree, defaults: Tree | None = None, **top: Any) -> None:
@@ -52,7 +52,7 @@ class Book:
         return book
 
     def like(self, name: str, other: str, label: str, **options: Any) -> str:
-        """Add a system like `other`, whose options are changed by `options`; later systems get its test search too."""
+        """Add a system with the options of `other`, changed by `options`; later systems get the same test search."""
         search = {key: value for key, value in self.stages[f"{other}-test"].items() if key not in ("stage", "index")}
         own = {key: value for key, value in self.stages[other].items() if key != "stage"}
         rows = {key: options.pop(key) for key in ("table", "report") if key in options}
@@ -69,7 +69,7 @@ class Book:
         self.stages[name] = deep(self.stages[name], options)
 
     def bm25(self, **options: Any) -> None:
-        """Add the BM25 index `bm25-index` and its search `bm25`."""
+        """Add the BM25 index `bm25-index`, with the given backend options, and its search `bm25`."""
         self.add("bm25-index", "index", backend={"name": "bm25", **options} if options else "bm25")
         self.add("bm25", "search", index="bm25-index")
 
@@ -79,16 +79,16 @@ class Book:
         self.add("start-test", "search", index="start-index")
 
     def tables(self, runs: Tree, baselines: list[str], metrics: list[str], end: str = "", title: str = "") -> None:
-        """Add the evaluation `scores` and its page `report`; `end` is a suffix of both names."""
+        """Add the evaluation `scores` and its page `report`; `end` is a suffix of both names, `title` the title."""
         self.add(f"scores{end}", "evaluate", runs=runs, baselines=baselines, metrics=metrics)
         self.add(f"report{end}", "report", evaluation=f"scores{end}", **({"title": title} if title else {}))
 
     def row(self, label: str, run: str, table: str = "scores", field: str = "runs") -> None:
-        """Add the stage `run` to the given field of a table or report, as the row `label`, after the rows it has."""
+        """Append a row with the label `label` and the stage `run` to the given field of a table or report."""
         self.stages[table] = {**self.stages[table], field: {**self.stages[table].get(field, {}), label: run}}
 
     def mined(self, name: str, index: str, label: str = "dense", **options: Any) -> str:
-        """Add a search for the training queries, and negatives from its top 200; return the name of the negatives."""
+        """Search an index for the training queries and mine the top 200; return the name of the negatives."""
         run = self.add(f"{index.removesuffix('-index')}-train", "search", index=index, split="train", depth=210)
         return self.add(name, "mine", **{"runs": {label: run}, "miner": {"name": "topk", "depth": 200}, **options})
 
@@ -98,8 +98,8 @@ class Book:
         """Add a stage that writes a model, with its index, searches and rows; return its name.
 
         Searches use `index` if given, as for stages that train query encoders, or else a new index of the model.
-        table: the evaluation that gets its rows; if empty, there are none. report: whether the page, named `report`
-        with the suffix of the table, describes its training.
+        table: the evaluation to add rows to; if empty, no rows are added. report: whether to add the training history
+        to the page of that table, which is named `report` with the table's suffix.
         """
         self.add(name, verb, **options)
         if "index" in options:

@@ -1,6 +1,6 @@
 """The command `hardneg recipe verify`: compare a finished run with the bands of its recipe.
 
-Bands are in `bands/NAME.json`, in this package for named recipes, or else next to the recipe file.
+Bands are in the file `bands/NAME.json`: in this package for named recipes, next to the recipe file for others.
 """
 
 import json
@@ -30,7 +30,7 @@ MAY_DIFFER = ("title", "seed", "seeds")
 class Band:
     """The mean of a system's metric over seeds, and its spread.
 
-    deviation: the sample standard deviation over seeds, 0 without training. seeds: the number of seeds.
+    deviation: the sample standard deviation over seeds, 0 for one seed. seeds: the number of seeds.
     """
 
     mean: float
@@ -38,10 +38,10 @@ class Band:
     seeds: int
 
     def half_width(self, seeds: int, level: float) -> float:
-        """Return half the width of the prediction interval for the mean of `seeds` new runs, at least `ROUNDING`.
+        """Return half the width of the 1 - `level` prediction interval for the mean of `seeds` new runs.
 
-        t(1 - level / 2; n - 1) * deviation * sqrt(1 / n + 1 / seeds), where n is the number of seeds of the band.
-        Source: Hahn and Meeker, Statistical Intervals, 1991, section 4.8.
+        It is t(1 - level / 2; n - 1) * deviation * sqrt(1 / n + 1 / seeds), where n is the number of seeds of the band,
+        but at least `ROUNDING`, as for n = 1. Source: Hahn and Meeker, Statistical Intervals, 1991, section 4.8.
         """
         if self.seeds < 2:
             return ROUNDING
@@ -67,7 +67,7 @@ class BandCheck:
 
 
 def bands_of(measured: hn.metrics_files.Measured) -> dict[str, dict[str, Band]]:
-    """Compute bands by system and metric from a run; the deviation of a system without several seeds is 0."""
+    """Compute bands from the metrics of a run, by system and metric; with a single seed, the deviation is 0."""
     return {
         system: {
             metric: Band(round(fmean(values), 6), round(stdev(values), 6) if values[1:] else 0.0, len(values))
@@ -78,7 +78,7 @@ def bands_of(measured: hn.metrics_files.Measured) -> dict[str, dict[str, Band]]:
 
 
 def check_bands(measured: hn.metrics_files.Measured, bands: Bands) -> list[BandCheck]:
-    """Check each value of a run that has a band; `LEVEL` is divided by the number of bands over several seeds."""
+    """Compare a run's values with their bands, if any; `LEVEL` is divided by the number of bands with several seeds."""
     pairs = [
         (system, metric, band, values)
         for system, row in bands.items()
@@ -105,9 +105,9 @@ def _values(measured: hn.metrics_files.Measured, system: str) -> dict[str, list[
 class Verified:
     """The comparison of a run with the bands of its recipe.
 
-    holds: whether the run is of this recipe and all values are inside their bands. device: the device of the run and
-    the bands. values: the values with a band. differences: deviations of the run from the recipe in settings,
-    collection or systems, one line each.
+    holds: whether there are no differences and all values are inside their bands. device: the device of the run and
+    the bands. values: the values that have a band. differences: one line per difference between run and recipe, in
+    settings, collection, systems or metrics.
     """
 
     holds: bool
@@ -117,7 +117,10 @@ class Verified:
 
 
 def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
-    """Compare a run folder with the bands of its recipe; named: the required preset. Raises UsageError or DataError."""
+    """Compare a run folder with the bands of its recipe; named: the preset that the run must have, if any.
+
+    Raises UsageError if the run has another preset or there are no bands for it, DataError if the run is not finished.
+    """
     lock, measured, path = hn.recipes.read_lock(folder), _finished(folder), bands_file(recipe)
     device, preset = lock["device"], lock["preset"]
     if named not in (None, preset):
@@ -154,7 +157,10 @@ def verify(recipe: str, folder: Path, named: str | None = None) -> Verified:
 
 
 def record(recipe: str, folder: Path) -> Path:
-    """Add the bands of a finished run, with at least five seeds if it trains, to the recipe's file; return its path."""
+    """Record the bands of a finished run in the bands file of its recipe; return the path of that file.
+
+    Raises UsageError if the run trains with fewer than five seeds or differs from the recipe, DataError if unfinished.
+    """
     lock, measured, path = hn.recipes.read_lock(folder), _finished(folder), bands_file(recipe)
     trains = any(str(stage["stage"]).startswith("train") for stage in lock["tree"]["stages"].values())
     if trains and max(map(len, measured.by_seed.values()), default=0) < LEAST_SEEDS:

@@ -1,7 +1,6 @@
 """Recipes for CoRT (Wrzalik and Krechel, TREC 2020): alone, with BM25, and on the queries of TREC 2020 DL.
 
-Demos train all-MiniLM-L6-v2 on docstrings in minutes, offline; the presets `paper` train ALBERT-base on MS MARCO
-passages and need a GPU.
+Demos train all-MiniLM-L6-v2 on docstrings in minutes, offline; the presets `paper` train ALBERT-base on a GPU.
 """
 
 from hardneg_papers.book import Book, DemoOrPaper, Tree
@@ -12,11 +11,11 @@ def cort_passage(preset: DemoOrPaper = "demo") -> Tree:
 
       hardneg recipe run cort-passage --set model.projection=32         another vector dimension
 
-    Scores are angular. Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, section 3 and
-    appendix A; details missing there are from the authors' code for CoRT: Complementary Rankings from Transformers.
+    Scores are angular similarities. Source: Wrzalik and Krechel, HSRM-LAVIS at TREC 2020 Deep Learning Track, section 3
+    and appendix A; details missing there are from the authors' code for CoRT: Complementary Rankings from Transformers.
     Expected from the paper preset (the paper's Table 2; not run by us), on the TREC 2019 DL queries with relevance
     level 2: CoRT nDCG@1000 .513, recall@100 .447, @200 .517, @1000 .633; BM25 .600, .498, .598, .745 (k1 .82, b .68).
-    On the dev queries MRR@10 .271.
+    MRR@10 on the dev queries is .271.
     """
     book = _without_reranker("CoRT on passages", preset)
     mixed = ("cort-bm25", "cort-bm25-dev", "cort-bm25-weighted", "cort-dev-lists", "bm25-dev-lists", "complement")
@@ -28,23 +27,23 @@ def cort_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def cort_bm25(preset: DemoOrPaper = "demo") -> Tree:
-    """CoRT and BM25 interleaved, with a document from each list in turn and CoRT first, compared with each list alone.
+    """CoRT and BM25 interleaved, taking documents from the two lists in turn, compared with each list alone.
 
     `hardneg recipe run cort-bm25`. Source: Wrzalik and Krechel, TREC 2020, section 3.4 and Table 2. Expected from the
     paper preset (the paper's Table 2; not run by us), on the TREC 2019 DL queries with relevance level 2: CoRT+BM25
-    nDCG@1000 .664, recall@100 .570, @200 .659, @1000 .831. On the dev queries MRR@10 .274, recall@1000 .949. Of CoRT's
-    top 10, 26% are unjudged; P@10 .542 (BM25 .405). In the demo, only positives are judged.
+    nDCG@1000 .664, recall@100 .570, @200 .659, @1000 .831; on the dev queries, MRR@10 .274, recall@1000 .949. CoRT has
+    P@10 .542 (BM25 .405), and 26% of its top 10 are unjudged. In the demo, only positives are judged.
     """
     return _without_reranker("CoRT and BM25 on passages", preset).tree()
 
 
 def cort_dl20(preset: DemoOrPaper = "demo") -> Tree:
-    """CoRT and BM25 on the queries of TREC 2020 DL, the track in which its authors took part.
+    """CoRT and BM25 on the queries of TREC 2020 DL, the track in which CoRT's authors took part.
 
     `hardneg recipe run cort-dl20 --preset paper` reads ir_datasets; the demo is the same as for cort-bm25, since
-    docstrings have no such track. Source: Wrzalik and Krechel, TREC 2020, Table 2, columns of 2020 (2019: cort-bm25).
-    Expected from the paper preset (not run by us), nDCG@1000, recall@100, @200 and @1000 with relevance level 2: BM25
-    .588, .567, .643, .803; CoRT .541, .530, .585, .697; CoRT+BM25 .663, .645, .723, .850.
+    docstrings have no such track. Source: Wrzalik and Krechel, TREC 2020, Table 2, columns of 2020 (for 2019, see
+    cort-bm25). Expected from the paper preset (not run by us), nDCG@1000, recall@100, @200 and @1000 with relevance
+    level 2: BM25 .588, .567, .643, .803; CoRT .541, .530, .585, .697; CoRT+BM25 .663, .645, .723, .850.
     """
     book = _without_reranker("CoRT and BM25, TREC 2020 DL", preset)
     _take_dl20(book, preset)
@@ -55,7 +54,7 @@ def cort_electra_dl20(preset: DemoOrPaper = "demo") -> Tree:
     """CoRT, BM25 and ELECTRA on the queries of TREC 2020 DL: first stages, fused and reranked.
 
     `hardneg recipe run cort-electra-dl20 --preset paper` reads ir_datasets; the demo is the same as for
-    cort-electra-passage. Source: Wrzalik and Krechel, TREC 2020, Table 3 and Figure 2; the columns of 2019:
+    cort-electra-passage. Source: Wrzalik and Krechel, TREC 2020, Table 3 and Figure 2; for 2019, see
     cort-electra-passage. Expected from the paper preset (not run by us): BM25 reranked MRR .872, MAP .521, nDCG@10
     .759, nDCG@1000 .711; CoRT+BM25 reranked .870, .540, .757, .744.
     """

@@ -1,8 +1,7 @@
 """Studies that vary one condition and compare arms that differ only in their negatives.
 
 They start from the embedding table of wordllama (`pip install "hardneg[static]"`). Demos take minutes on two idle
-cores, offline, on docstrings or code; use `--preset full --set dataset=beir:path/to/folder` for another
-collection, with more steps.
+cores, offline, on docstrings or code. `--preset full --set dataset=beir:path/to/folder` trains for more steps.
 """
 
 from typing import Any, Literal
@@ -20,7 +19,7 @@ _DENSE = {"dense": "start-train"}
 
 
 def small_study(title: str, preset: str, dataset: Tree = CODE, rate: float = 0.01, steps: int = _STEPS) -> Book:
-    """Return a book for training a static model with five seeds, on code by default; rate: the learning rate."""
+    """Return a book to train a static model with five seeds. rate: learning rate. steps: training steps of the demo."""
     options: Tree = {"max_steps": 400 if preset == "full" else steps, "batch_size": 32, "negatives_per_query": 1}
     options |= {"learning_rate": rate, "weight_decay": 0.0, "warmup_steps": 5}
     train = {"loss": {"name": "infonce", "temperature": 0.05}, "options": options}
@@ -59,12 +58,12 @@ def study(
 
 
 def mined(book: Book, name: str, depth: int = 10, **options: Any) -> str:
-    """Add negatives from the top `depth` of the start model's lists, or of other `runs`; return the stage's name."""
+    """Add negatives from the top `depth` of the start model's lists, or of `runs`; return the name of the stage."""
     return book.add(name, "mine", **{"runs": _DENSE, "miner": {"name": "topk", "depth": depth}, **options})
 
 
 def table(book: Book, end: str = "", title: str = "", baselines: list[str] | None = None) -> None:
-    """Add an empty table and its report; baselines: by default random and in-batch; end: a suffix of both names."""
+    """Add an empty table and its report, both with the suffix `end`; the default baselines are random and in-batch."""
     book.tables({}, baselines or ["random", "in-batch"], METRICS, end, title)
     book.change(f"scores{end}", equivalence_margin=0.015)
 
@@ -79,7 +78,7 @@ def arms(book: Book, dose: str, title: str, **options: Any) -> None:
 
 
 def bm25_arm(book: Book) -> str:
-    """Add an arm with BM25's top 10; return the name of the negatives."""
+    """Add an arm trained on negatives from BM25's top 10; return the name of the negatives."""
     book.bm25()
     book.add("bm25-train", "search", index="bm25-index", split="train", depth=50)
     negatives = mined(book, "bm25-negatives", runs={"bm25": "bm25-train"})
@@ -91,9 +90,9 @@ def dose_batches(preset: DemoOrFull = "demo") -> Tree:
     """Vary the batch size: do hard negatives make up for small batches, and do hard batches do the same?
 
     `hardneg recipe run dose-batches` takes half an hour and 14 GB of disk. All arms see the same number of positives.
-    Batches of 32 queries have the table `scores` and the page `report`, the others `scores-4` to `scores-128` and their
-    pages. `clustered` and `hardest together` choose the queries of a batch, and have no mined negatives. Source: Xiong
-    et al., ANCE, ICLR 2021, section 3; for `clustered`, arXiv 2407.18887. Expected: docs/results/when.md.
+    The table `scores` and the page `report` are for batches of 32 queries, `scores-4` to `scores-128` and their pages
+    for other sizes. `clustered` and `hardest together` choose the queries of a batch, and use no mined negatives.
+    Source: Xiong et al., ANCE, ICLR 2021, section 3; for `clustered`, arXiv 2407.18887. Expected: docs/results/when.md.
     """
     book = study("Doses of batches", preset)
     for size in (4, 8, 16, 128):
@@ -113,7 +112,7 @@ def dose_corpus(preset: Literal["demo", "full", "transformer"] = "demo") -> Tree
 
     A BEIR folder needs groups.tsv (docs/datasets.md). Whole groups are left out, with their training queries. Groups
     with relevant passages for dev and test queries stay, so these queries are the same at each dose. Source: Xiong et
-    al., ANCE, ICLR 2021, section 3: the batch over the corpus. Expected: docs/results/when.md.
+    al., ANCE, ICLR 2021, section 3, on batch size relative to corpus size. Expected: docs/results/when.md.
     """
     top: Tree = {"dataset": {"withheld": {"groups": 0.875}}}
     if preset == "transformer":
@@ -128,7 +127,7 @@ def dose_corpus(preset: Literal["demo", "full", "transformer"] = "demo") -> Tree
 
 
 def dose_depth(preset: DemoOrFull = "demo") -> Tree:
-    """Vary the number of negatives per query, and their ranks.
+    """Vary the number of negatives per query, and the ranks that they are drawn from.
 
     `hardneg recipe run dose-depth`. Source: Karpukhin et al., DPR, EMNLP 2020, Table 3, for the number; Moreira et al.,
     NV-Retriever, arXiv 2407.15831, for the ranks. Expected: docs/results/when.md. Rows with more negatives per query
@@ -153,10 +152,10 @@ def dose_false_negatives(preset: DemoOrFull = "demo") -> Tree:
       hardneg recipe run dose-false-negatives --preset full --set dataset=beir:path/to/folder \
         --set dataset.withheld.halves=true
 
-    The corpus contains each positive of training queries twice, the second time as an unlabelled half of its text. For
-    a share of the queries, this half is the only negative; other queries' lists are without such halves. In filtered
-    rows, random negatives replace the dropped ones. Source: Qu et al., RocketQA, NAACL 2021, section 4.2.3 and Table 3,
-    and Moreira et al., NV-Retriever, arXiv 2407.15831, for the filter. Expected: docs/results/when.md.
+    For each positive of a training query, the corpus also contains half of its text as an unlabelled passage. For a
+    share of the queries, this half is the only negative; for the others, it is never a negative. In filtered rows,
+    random negatives replace the dropped ones. Source: Qu et al., RocketQA, NAACL 2021, section 4.2.3 and Table 3, and
+    Moreira et al., NV-Retriever, arXiv 2407.15831, for the filter. Expected: docs/results/when.md.
     """
     book = study("Doses of false negatives", preset, dataset={"withheld": {"halves": True}})
     book.change("top-10-negatives", planted=0.0)
@@ -171,10 +170,10 @@ def dose_false_negatives(preset: DemoOrFull = "demo") -> Tree:
 
 
 def dose_metrics(preset: DemoOrFull = "demo") -> Tree:
-    """Compare the arms by other metrics: hard negatives improve the top of the list and hurt its depth.
+    """Compare the arms by several metrics: hard negatives improve the top ranks and hurt the lower ones.
 
-    `hardneg recipe run dose-metrics`. Source: Zhan et al., SIGIR 2021, Table 1: total and top-200 pairwise errors
-    rank in opposite order. Expected: docs/results/when.md. Pairwise errors use the first seed.
+    `hardneg recipe run dose-metrics`. Source: Zhan et al., SIGIR 2021, Table 1, in which total and top-200 pairwise
+    errors rank the methods in opposite order. Expected: docs/results/when.md. Pairwise errors use the first seed.
     """
     book = study("Metrics of the top and of the depth", preset)
     bm25_arm(book)
@@ -210,7 +209,7 @@ def dose_siblings(preset: DemoOrFull = "demo") -> Tree:
 
     A BEIR folder needs groups.tsv (docs/datasets.md). Each group keeps one relevant passage and this many siblings, so
     queries, positives and updates are the same at each dose. `permuted` assigns each top-10 list to another query,
-    which should not help more than random negatives. Source: |D-*| of Xiong et al., ANCE, ICLR 2021, section 3.
+    which should not help more than random negatives. Source: |D-*| in Xiong et al., ANCE, ICLR 2021, section 3.
     Expected: docs/results/when.md.
     """
     book = study("Doses of siblings", preset, dataset={"withheld": {"siblings": 1000}})
@@ -248,9 +247,9 @@ def dose_start(preset: Literal["demo", "untrained", "minilm", "full"] = "demo") 
 def dose_temperature(preset: DemoOrFull = "demo") -> Tree:
     """Vary the temperature: the lower it is, the more the hardest document dominates the gradient.
 
-    `hardneg recipe run dose-temperature` takes 18 minutes and 12 GB of disk. Temperature .05 has the table `scores` and
-    the page `report`, the others `scores-0.01` to `scores-0.2` and their pages. Source: Wang and Liu, Understanding the
-    Behaviour of Contrastive Loss, CVPR 2021, for the effect of the temperature. Expected: docs/results/when.md.
+    `hardneg recipe run dose-temperature` takes 18 minutes and 12 GB of disk. The table `scores` and the page `report`
+    are for temperature .05, `scores-0.01` to `scores-0.2` and their pages for the others. Source: Wang and Liu,
+    Understanding the Behaviour of Contrastive Loss, CVPR 2021, for the effect. Expected: docs/results/when.md.
     """
     book = study("Doses of temperature", preset)
     for heat in (0.01, 0.02, 0.1, 0.2):

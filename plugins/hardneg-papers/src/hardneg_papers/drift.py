@@ -9,8 +9,8 @@ def drift_passage(preset: DemoOrPaper = "demo") -> Tree:
     """Drift of static, refreshed, random and dynamic negatives while a query encoder is trained.
 
     `hardneg recipe run drift-passage` takes twenty minutes on two cores. Source: Zhan et al., SIGIR 2021, section 8.2,
-    Figure 4. Expected: the overlap of static negatives with the current hard negatives falls, below .7 in the paper
-    (not run by us); for dynamic negatives it is 1 by definition, and a refresh raises it for static ones temporarily.
+    Figure 4. Expected: the overlap of static negatives with the current hard negatives falls, to below .7 in the paper
+    (not run by us). Each refresh of the negatives raises it temporarily. For dynamic negatives, it is 1 by definition.
     The curves are in the report and in analyses/.
     """
     book = passages("Drift of negatives", preset)
@@ -38,13 +38,13 @@ def drift_document(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def ance_tele_passage(preset: DemoOrPaper = "demo") -> Tree:
-    """ANCE-Tele on passages: three rounds from the initial model, on teleportation negatives.
+    """ANCE-Tele on passages: three rounds of training on teleportation negatives, each from the initial model.
 
     `hardneg recipe run ance-tele-passage` takes minutes; `--preset paper` uses MS MARCO and coCondenser. Source: Sun et
     al., Reduce Catastrophic Forgetting of Dense Retrieval Training with Teleportation Negatives, EMNLP 2022, and its
-    program OpenMatch/ANCE-Tele, with the settings of the preset `paper`. On MedQuAD with a static model: MRR@10 .581,
-    .583, .626 after the rounds (docs/results/more-recipes.md). Expected from the paper preset (reported with the
-    authors' model; not run by us): MRR@10 .391, R@1k .984 on dev. More in docs/methods/ance-tele.md.
+    program OpenMatch/ANCE-Tele, whose settings the preset `paper` uses. On MedQuAD with a static model: MRR@10 .581,
+    .583, .626 after the three rounds (docs/results/more-recipes.md). Expected from the paper preset (reported with the
+    authors' model; not run by us): MRR@10 .391, R@1k .984 on dev. See also docs/methods/ance-tele.md.
     """
     paper = preset == "paper"
     book = _tele_start("ANCE-Tele on passages", preset)
@@ -64,7 +64,7 @@ def ance_tele_passage(preset: DemoOrPaper = "demo") -> Tree:
 
 
 def _drifting(book: Book, preset: str) -> Tree:
-    """Add trainings from BM25 Neg on four kinds of negatives, and the drift of each."""
+    """Add training runs from BM25 Neg on four kinds of negatives, and the drift of each."""
     paper = preset == "paper"
     options: Tree = {"max_steps": 100, "batch_size": 32, "learning_rate": 1e-5, "warmup_steps": 10, "decay": "constant"}
     if paper:

@@ -35,7 +35,7 @@ class PyNamesCollection(installed_docs.PyDocsCollection):
     """The collection of `pydocs` with answers."""
 
     def answers(self, split: str) -> Iterator[records.Answers]:
-        """Yield each query's answers, possibly none: the last part of a relevant passage's name if its text has it."""
+        """Yield each query's answers: the last part of each relevant passage's name, if that passage contains it."""
         contents = {document.doc_id: document.text for document in self.passages}
         for query, doc_ids in self.by_split[split]:
             names = {doc_id: doc_id.rpartition(".")[2] for doc_id in doc_ids}
@@ -54,7 +54,7 @@ class PyCode(installed_docs.PyDocs):
     The other options are the same as for `pydocs`.
 
     Args:
-        max_passages: the maximum. Whole groups are kept, chosen by name only, so a higher maximum only adds groups.
+        max_passages: maximum number; whole groups are sampled by name, so a higher maximum only adds groups.
         dev_share: the share of groups with queries in the split dev.
         test_share: the share of groups with queries in the split test; the other groups are in train.
     """
@@ -115,10 +115,10 @@ class PyCode(installed_docs.PyDocs):
 
 @dataclass(frozen=True)
 class PyCodeCollection(installed_docs.PyDocsCollection):
-    """The collection of `pycode`: passages of code, queries and judgements, with groups of both sides."""
+    """The collection of `pycode`: passages of code, queries, judgements, and groups of passages and of queries."""
 
     def groups(self, side: Side) -> Iterator[records.Membership]:
-        """Return each passage's or query's group: the class or module of that passage, or of the query's passages."""
+        """Return the group of each document or query: the class or module of the passage, or of a query's passages."""
         ids: Sequence[str] = [document.doc_id for document in self.passages]
         if side == "query":
             ids = [query.query_id for split in self.by_split.values() for query, _ in split]

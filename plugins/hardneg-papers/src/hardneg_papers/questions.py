@@ -9,7 +9,7 @@ from hardneg_papers.starts import DPRS_READER, READER, docstrings, msmarco
 
 
 def dpr_nq(preset: DemoOrPaper = "demo") -> Tree:
-    """DPR, trained on questions with short answers, gold passages and BM25's negatives; and its fusion with BM25.
+    """DPR on questions with short answers, alone and fused with BM25; trained with gold passages and BM25's negatives.
 
       hardneg recipe run dpr-nq                         docstrings and names in them, all-MiniLM-L6-v2; minutes
       hardneg recipe run dpr-nq --set dataset=beir:path/to/folder        a BEIR folder whose queries have `answers`
@@ -37,8 +37,8 @@ def ance_nq_reader(preset: DemoOrPaper = "demo") -> Tree:
     """Readers for the passages that BM25, DPR and ANCE retrieve, evaluated by exact match.
 
     `hardneg recipe run ance-nq-reader` takes an hour on one core, and needs `pip install ./plugins/hardneg-reader`.
-    Source: Xiong et al., ICLR 2021, section 5 and Table 4, with the released readers of DPR and RAG; here, a reader is
-    trained per retriever. Expected from the paper preset: exact match DPR .415, ANCE .460 (RAG-Token; not run by us).
+    Source: Xiong et al., ICLR 2021, section 5 and Table 4, with released readers of DPR and RAG; here, each retriever
+    gets its own reader. Expected from the paper preset: exact match DPR .415, ANCE .460 (RAG-Token; not run by us).
     """
     book = _ance_on_dpr("ANCE on questions, read", preset)
     paper = preset == "paper"

@@ -1,7 +1,6 @@
 """Recipes for RocketQA (Qu et al., NAACL 2021): its first step, its tables and figures, and question answering.
 
-Demos train all-MiniLM-L6-v2 on docstrings, offline; the presets `paper` train ERNIE 2.0 on MS MARCO passages and need
-GPUs.
+Demos train all-MiniLM-L6-v2 on docstrings, offline; the presets `paper` train ERNIE 2.0 on MS MARCO, on GPUs.
 """
 
 from hardneg_papers.book import Book, DemoOrPaper, Tree
@@ -40,7 +39,7 @@ def rocketqa_table3(preset: DemoOrPaper = "demo") -> Tree:
       --set 'stages.behind.analysis.false-negative-recall={run: rocketqa-1-train, depth: 20}' \
       --set 'stages.behind.analysis.false-negative-recall.scores={cross-encoder: train-scores}'
 
-    The demo takes an hour and a half on one core. The second command also hides positives, and reports how many of them
+    The demo takes an hour and a half on one core. The second command also hides positives, and reports the share that
     filters find. Source: Qu et al., RocketQA, NAACL 2021, Tables 3 and 4, Figures 5 and 6. Expected from the paper
     preset (the paper's Table 3; not run by us), MRR@10 on the dev queries: in-batch negatives .324, cross-batch .333,
     hard negatives without denoising .260, with it .364, augmentation .370. Unlabelled queries are read from a file; see
@@ -57,9 +56,9 @@ def rocketqa_batches(preset: DemoOrPaper = "demo", batches: list[int] | None = N
 
       hardneg recipe run rocketqa-batches --set batches=[12,24]    two hours on one core; the numbers are ours
 
-    Source: Qu et al., RocketQA, NAACL 2021, section 4.2.2 and Figure 4, which does not list the numbers; 20,000 steps
-    without hard negatives, 5,000 with them. Expected from the paper preset (not run by us): MRR@10 grows with the
-    number, and falls beyond some point.
+    Source: Qu et al., RocketQA, NAACL 2021, section 4.2.2 and Figure 4, which does not list the numbers; training takes
+    20,000 steps without hard negatives, 5,000 with them. Expected from the paper preset (not run by us): MRR@10 grows
+    with the number of negatives up to a point, and then falls.
     """
     book = _denoised(preset, "RocketQA, Figure 4")
     by_batch = _beside(book, "by-batch")
@@ -105,13 +104,13 @@ def rocketqa_nq(preset: DemoOrPaper = "demo") -> Tree:
          --set 'stages.behind.analysis.false-negative-recall={run: rocketqa-1-train, depth: 20}' \
          --set 'stages.behind.analysis.false-negative-recall.scores={cross-encoder: train-scores}'
 
-    The second command also hides positives of queries with several, and reports how many of them filters find. Readers
-    need `pip install ./plugins/hardneg-reader`; the preset paper reads data/nq, which `hardneg data fetch nq` downloads
-    (7.3 GB). Source: Qu et al., RocketQA, NAACL 2021, Tables 2, 5 and 7. Expected from the paper preset on NQ's test
-    questions (not run by us): answer@5, answer@20, answer@100 .689, .808, .874 after step 1, .732, .831, .886 after
-    step 3 (20 and 100 from the published program), .740, .827, .885 after step 4; exact match of a reader trained on it
-    .428. Hard negatives contain no answer to the question, as in the program. In the demo, the labels of half of the
-    training questions are hidden. The paper preset trains on all questions, and reads unlabelled ones from
+    The second command also hides positives of queries that have several, and reports the share that filters find.
+    Readers need `pip install ./plugins/hardneg-reader`; the preset paper reads data/nq, which `hardneg data fetch nq`
+    downloads (7.3 GB). Source: Qu et al., RocketQA, NAACL 2021, Tables 2, 5 and 7. Expected from the paper preset on
+    NQ's test questions (not run by us): answer@5, answer@20, answer@100 .689, .808, .874 after step 1, .732, .831, .886
+    after step 3 (20 and 100 from the published program), .740, .827, .885 after step 4; exact match of a reader on step
+    4's passages .428. Hard negatives contain no answer to the question, as in the program. In the demo, half of the
+    training questions have no labels. The paper preset trains on all questions, and reads unlabelled ones from
     `unlabelled-queries.tsv` (id, tab, text); the paper uses MRQA.
     """
     book = _denoised(preset, "RocketQA on questions with short answers")

@@ -1,7 +1,6 @@
 """Recipes for STAR (Zhan et al., SIGIR 2021), also as sparse retrieval and late interaction, and for SimANS and TAS-B.
 
-Demos train all-MiniLM-L6-v2 on docstrings, the presets `small` on more of them, in minutes and offline; the
-presets `paper` need a GPU.
+Demos train all-MiniLM-L6-v2 on docstrings in minutes, offline; presets `small` use more of them, `paper` needs a GPU.
 """
 
 from typing import Any, Literal
@@ -37,7 +36,7 @@ def star(book: Book, preset: str, warm: Tree | None = None, **options: Any) -> N
 
 
 def started(title: str, preset: str, paper: Book | None = None, **model: Any) -> Book:
-    """Return STAR's book: `paper` or RoBERTa on MS MARCO in preset `paper`; else docstrings with options `model`."""
+    """Return a book for docstrings with the options `model`; in preset `paper`, return `paper` or `roberta`'s book."""
     if preset == "paper":
         return paper or roberta(title)
     if preset == "small":
@@ -46,7 +45,7 @@ def started(title: str, preset: str, paper: Book | None = None, **model: Any) ->
 
 
 def from_warm_up(preset: str, *beside: str) -> list[str]:
-    """Return the labels of the baselines in STAR's table: its initial model, the labels `beside`, and BM25."""
+    """Return the labels of the baselines in STAR's table: the initial model, the labels in `beside`, and BM25."""
     return ["warm-up", *beside, "BM25"] if preset == "paper" else [*beside, "as shipped", "BM25"]
 
 
@@ -69,8 +68,8 @@ def star_inbatch_passage(preset: DemoSmallOrPaper = "demo") -> Tree:
 
       hardneg recipe run star-inbatch-passage --preset small   `paper`: MS MARCO passages, RoBERTa-base
 
-    The same two rows for other kinds of retrievers: star-static, star-splade, star-colbert. Source: Zhan et al., SIGIR
-    2021, section 7.3. Expected from the paper preset: STAR MRR@10 .340; In-Batch Neg .264 (Table 2; not run by us).
+    For other kinds of retrievers, see star-static, star-splade and star-colbert. Source: Zhan et al., SIGIR 2021,
+    section 7.3. Expected from the paper preset: STAR MRR@10 .340; In-Batch Neg .264 (Table 2; not run by us).
     """
     book = started("STAR and in-batch negatives on passages", preset)
     star(book, preset)
@@ -119,9 +118,9 @@ def star_colbert(preset: DemoSmallOrPaper = "demo") -> Tree:
       hardneg recipe run star-colbert --preset small           `paper`: MS MARCO passages, BERT-base
 
     Demo and small start from the transformer of all-MiniLM-L6-v2, which is not a late-interaction model, without
-    pooling and with a new orthonormal projection to 128 dimensions. `as shipped` is this model, untrained.
-    Source: Khattab and Zaharia, ColBERT, SIGIR 2020, sections 3 and 4.1, for the model: 128 dimensions, queries padded
-    to 32 tokens, documents of 180, no punctuation, learning rate 3e-6, batches of 32, 200,000 steps; Zhan et al., SIGIR
+    pooling and with a new orthonormal projection to 128 dimensions. `as shipped` is this model, untrained. Source:
+    Khattab and Zaharia, ColBERT, SIGIR 2020, sections 3 and 4.1, for the model: 128 dimensions, queries padded to 32
+    tokens, documents cut to 180, no punctuation, learning rate 3e-6, batches of 32, 200,000 steps; Zhan et al., SIGIR
     2021, sections 6.1 and 7.3, for the training. Expected from the paper preset: no paper has this row. The warm-up
     model is ColBERT, with MRR@10 .360, R@1000 .968 on the dev queries (its Table 2; not run by us).
     """
@@ -160,7 +159,7 @@ def _adapt(book: Book, model: dict[str, Any]) -> None:
 
 
 def simans_passage(preset: DemoSmallOrPaper = "demo") -> Tree:
-    """SimANS on passages: negatives with scores near the positive, compared with the highest-ranked negatives of STAR.
+    """SimANS on passages: negatives with scores close to the positive's, compared with STAR's highest-ranked negatives.
 
       hardneg recipe run simans-passage                        `paper`: MS MARCO passages, coCondenser
       hardneg recipe run simans-passage --set stages.simans-negatives.miner.sharpness=50
@@ -170,7 +169,7 @@ def simans_passage(preset: DemoSmallOrPaper = "demo") -> Tree:
     trained jointly with the retriever. Expected on MedQuAD with a static model: the same as STAR
     (docs/results/more-recipes.md). Expected from the paper preset: no published value. The paper reports MRR@10 .409
     when it starts from the model of AR2, with its reranker as the teacher and negatives re-mined every 5,000 steps.
-    More in docs/methods/simans.md.
+    See also docs/methods/simans.md.
     """
     paper = preset == "paper"
     book = started("SimANS on passages", preset)
@@ -204,11 +203,11 @@ def tas_b(preset: DemoSmallOrPaper = "demo") -> Tree:
       hardneg recipe run tas-b                                 `paper`: MS MARCO passages, DistilBERT
 
     Source: Hofstätter et al., Efficiently Teaching an Effective Dense Retriever with Balanced Topic Aware Sampling,
-    SIGIR 2021, sections 3 and 4. In the demo, STAR is the teacher, as a run for the documents of each query and as the
-    guide for other documents of the batch, because no cross-encoder is packaged. The paper uses cross-encoders for the
-    former and ColBERT for the latter; the preset paper uses vectors of the guide instead. The other rows omit parts.
-    Expected from the paper preset: nothing published, as its teachers differ. The paper reports MRR@10 .340 on dev
-    queries (Table 4). Here, dev queries select the best weights, so the report uses the queries of TREC 2019 DL.
+    SIGIR 2021, sections 3 and 4. The paper's teachers are cross-encoders for a query's own documents and ColBERT for
+    the other documents of the batch. The paper preset uses STAR's vectors instead of ColBERT; the demo uses STAR for
+    both, because no cross-encoder is packaged. The MarginMSE rows omit parts of the method. Expected from the paper
+    preset: no published value, because its teachers differ. The paper reports MRR@10 .340 on dev queries (Table 4).
+    Here, dev queries select the best weights, so the report uses the queries of TREC 2019 DL.
     """
     paper = preset == "paper"
     book = started("TAS-B on passages", preset)

@@ -6,9 +6,9 @@ from typing import Any
 from hardneg_papers.book import Book, Tree, deep
 
 DOCSTRINGS = {"name": "pydocs", "max_passages": 6000, "dev_share": 0.055, "test_share": 0.12}
-"""The dataset of the presets `small`, which has more docstrings than that of the demos."""
+"""The dataset of the presets `small` and of some demos: `pydocs` with its default options."""
 BY_START: Tree = {"validation_run": "start-dev", "validation": {"split": "dev", "depth": 10, "queries": 150}}
-"""Training options of demos for validation on the ranked lists of the start model."""
+"""Training options of demos for validation on 150 dev queries, in a pool of the start model's top 10 documents."""
 WARM_UP: Tree = {
     "max_steps": 60000,
     "batch_size": 32,
@@ -16,9 +16,9 @@ WARM_UP: Tree = {
     "decay": "constant",
     "checkpoint_every": 2000,
 }
-"""Options for training on BM25's negatives, from the papers on STAR and ANCE."""
+"""Training options for the warm-up on BM25's negatives, as in the papers on STAR and ANCE."""
 INBATCH = {"name": "ranknet", "pairs": "all"}
-"""The loss of In-Batch Neg."""
+"""The loss of In-Batch Neg: RankNet over all documents of the batch."""
 
 READER: Tree = {
     "reader": {"name": "packaged:all-MiniLM-L6-v2", "length": 160},
@@ -40,7 +40,7 @@ DPRS_READER: Tree = {
 def docstrings(title: str, dataset: Any = "pydocs", validated: bool = False, **model: Any) -> Book:
     """Return a book for a demo: docstrings, BM25, the start model, and a table with these two systems.
 
-    validated: whether to validate training runs on dev queries, by reranking lists of the start model.
+    validated: whether to validate training runs on dev queries; see `BY_START`. model: options that replace defaults.
     """
     whole = {"name": "packaged:all-MiniLM-L6-v2", "query_length": 128, "document_length": 128, **model}
     options = {"max_steps": 100, "batch_size": 24, "learning_rate": 5e-5, "warmup_steps": 10}
@@ -58,7 +58,7 @@ def docstrings(title: str, dataset: Any = "pydocs", validated: bool = False, **m
 
 
 def msmarco(title: str, **model: Any) -> Book:
-    """Return a book for a paper: MS MARCO passages, BM25 and its table, and training options of the papers' programs.
+    """Return a book for a paper preset: MS MARCO passages, BM25 with a table, and the authors' training options.
 
     There is no row for the start model, because RoBERTa and BERT cannot rank before training.
     """
@@ -90,7 +90,7 @@ def passages(title: str, preset: str) -> Book:
 
 
 def documents(book: Book, preset: str) -> None:
-    """Use documents instead of passages: MS MARCO documents, or longer docstrings."""
+    """Switch a book to documents: MS MARCO documents in the preset `paper`, else docstrings of up to 256 tokens."""
     book.top["model"]["document_length"] = 512 if preset == "paper" else 256
     if preset == "paper":
         names = {"train": "train", "dev": "dev", "test": "trec-dl-2019/judged"}
@@ -100,7 +100,7 @@ def documents(book: Book, preset: str) -> None:
 
 
 def trained(title: str, folder: str) -> Book:
-    """Return a book like that of `roberta`, but with the model in `folder`, which another recipe has trained."""
+    """Return a book for training on MS MARCO that starts from the model in `folder`, trained by another recipe."""
     book = roberta(title)
     model = book.top["model"]
     del model["pooling"], model["projection"], model["layer_norm"]
@@ -109,7 +109,7 @@ def trained(title: str, folder: str) -> Book:
 
 
 def rand_neg(book: Book, paper: bool) -> None:
-    """Add Rand Neg: negatives drawn from the whole corpus; each query is compared with all negatives of its batch."""
+    """Add Rand Neg, with negatives from the whole corpus; each query is compared with all negatives of its batch."""
     negatives = book.add("random-negatives", "mine", miner={"name": "random", "count": 200})
     # The paper does not give the number of steps: 100,000 is our choice.
     options = {"max_steps": 100000, "batch_size": 256, "gradient_checkpointing": True} if paper else {}
@@ -133,9 +133,9 @@ def bm25_neg(book: Book, paper: bool) -> None:
 def teleported(book: Book, first: str = "") -> Iterator[tuple[int, dict[str, str]]]:
     """Add the searches of ANCE-Tele's three rounds; yield each round's number and the searches to mine, by label.
 
-    They find the current model's top for each query (ANN) and for the text of its positive (lookahead); searches of
-    earlier rounds (momentum) contribute the same documents again, except those that other lists now contribute. The
-    caller adds the model `tele-N` of round N. first: a search to use as that of round 1 for the queries.
+    Each round searches for the queries (ANN) and for the texts of their positives (lookahead) with the current model.
+    Searches of earlier rounds (momentum) are mined again, after these. The caller must add the model `tele-N` of round
+    N before it asks for the next round. first: an existing search for the queries to use in round 1.
     """
     lists: dict[str, str] = {}
     for number in (1, 2, 3):

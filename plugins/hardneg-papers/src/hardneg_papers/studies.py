@@ -15,7 +15,7 @@ _DOCSTRINGS: Tree = {**CODE, "name": "pydocs"}
 
 
 def labelled_negatives(book: Book, name: str, index: str = "start-index", **options: Any) -> str:
-    """Search for the training queries and mine the top 10, both with `options`; return the name of the negatives."""
+    """Search an index for the training queries and mine the top 10, both with `options`; return the negatives' name."""
     end = index.removesuffix("-index")
     run = book.add(f"{end}-train", "search", index=index, split="train", depth=210, positives=True, **options)
     return mined(book, name, runs={"dense": run}, **options)
@@ -24,9 +24,9 @@ def labelled_negatives(book: Book, name: str, index: str = "start-index", **opti
 def averaged_seeds(preset: DemoOrFull = "demo") -> Tree:
     """Averages of the weights of several seeds, and of the initial and the trained model, compared with single seeds.
 
-    `hardneg recipe run averaged-seeds`. `mean of seeds` is one model; `halfway` is another: half the start, half the
-    mean. The row `top 10` shows the means over five separate models. Source: Wortsman et al., Model soups, ICML 2022,
-    for the mean; Xiao et al., LM-Cocktail, 2023, for `halfway`. Expected: docs/results/averages.md.
+    `hardneg recipe run averaged-seeds`. `mean of seeds` is the average of five models; `halfway` is the average of it
+    and the initial model. The row `top 10` shows the mean metrics of the five models. Source: Wortsman et al., Model
+    soups, ICML 2022, for the mean; Xiao et al., LM-Cocktail, 2023, for `halfway`. Expected: docs/results/averages.md.
     """
     book = small_study("Averages of seeds", preset)
     book.start()
@@ -43,8 +43,8 @@ def equal_steps(preset: DemoOrFull = "demo") -> Tree:
     """ADORE and ANCE, compared with the same number of further training steps without them.
 
     `hardneg recipe run equal-steps`. Each row with an arrow continues from the model before the arrow for half as many
-    steps. ADORE trains the query encoder; its control has random lists on the same index, at another temperature,
-    as random documents' scores are further apart. ANCE starts from BM25's negatives; its control continues with them.
+    steps. ADORE trains the query encoder; its control uses random documents of the same index, at a higher temperature,
+    because their scores are further apart. ANCE starts from BM25's negatives; its control continues with them.
     `again` continues the same training of both encoders. Source: Zhan et al., SIGIR 2021, Table 2; Xiong et al., ICLR
     2021, Table 1. Neither has these controls. Expected: docs/results/claims.md.
     """
@@ -80,11 +80,11 @@ def equal_steps(preset: DemoOrFull = "demo") -> Tree:
 
 
 def fewer_bits(preset: DemoOrFull = "demo") -> Tree:
-    """Vectors with 32, 8 and 1 bits per dimension: quality, bytes and milliseconds, with and without training for them.
+    """Vectors with 32, 8 and 1 bits per dimension: quality, size and speed, with and without training for fewer bits.
 
-    `hardneg recipe run fewer-bits`. `top 10` is trained with documents of 32 bits per dimension only, `for fewer bits`
-    with the losses at 32, 8 and 1 bits. Source: Yamada, Asai and Hajishirzi, Efficient Passage Retrieval with Hashing,
-    ACL 2021, for the binary search. Expected: docs/results/fewer-bits.md.
+    `hardneg recipe run fewer-bits`. `top 10` is trained with 32 bits per dimension only; the loss of `for fewer bits`
+    adds up the losses at 32, 8 and 1 bits. Source: Yamada, Asai and Hajishirzi, Efficient Passage Retrieval with
+    Hashing, ACL 2021, for the binary search. Expected: docs/results/fewer-bits.md.
     """
     book = small_study("Vectors of fewer bits", preset)
     book.start()
@@ -106,10 +106,10 @@ def fewer_bits(preset: DemoOrFull = "demo") -> Tree:
 
 
 def iterated_negatives(preset: DemoOrFull = "demo") -> Tree:
-    """How much of the gain from repeatedly mined hard negatives do in-batch negatives bring for free?
+    """How much of the gain from repeatedly mined hard negatives do in-batch negatives already bring?
 
-    `hardneg recipe run iterated-negatives`. `pairs` learn from one negative per query, without in-batch negatives: a
-    random one, one of the top 15, or one re-mined once. The other rows also have in-batch negatives.
+    `hardneg recipe run iterated-negatives`. Rows with `pairs` compare a query's positive with one negative, random or
+    from the top 15. Other rows also use in-batch negatives. In `two rounds`, negatives are re-mined halfway.
     Source: https://github.com/vllm-project/semantic-router/pull/1219, which reports MRR@5 .4354 as shipped and .7453
     after two rounds of triplets on MedQuAD, with another model and its own split, and no row with in-batch negatives.
     Expected: docs/results/claims.md.
@@ -133,13 +133,13 @@ def iterated_negatives(preset: DemoOrFull = "demo") -> Tree:
 def many_collections(
     preset: DemoOrFull = "demo", collections: dict[str, Tree | str] | None = None, alone: list[str] | None = None
 ) -> Tree:
-    """One model for several collections, mixed by size, its square root, or evenly, compared with a model for each.
+    """One model for several collections, mixed by size, by its square root, or evenly, compared with a model for each.
 
       hardneg recipe run many-collections --preset full --set "collections={a: 'beir:A', b: 'beir:B'}"
 
     Collections are mined separately. The row `all, T = 2` draws a collection of n queries with a probability
     proportional to n^(1/2); all rows have the same number of steps. `a alone` is trained on collection a and measured
-    on each. The report has a table for each collection, and one with their means. Source: Raffel et al., T5 (JMLR
+    on all of them. The report has a table for each collection, and one with the means. Source: Raffel et al., T5 (JMLR
     2020), section 3.5.2, for the temperature. Expected: docs/results/mixtures.md.
     """
     own = {"docstrings": {**_DOCSTRINGS, "max_passages": 2000}, "code": {**CODE, "max_passages": 1000}}
@@ -180,9 +180,9 @@ def mining_depth(preset: Literal["demo"] = "demo", depths: list[int] | None = No
       hardneg recipe run star-passage --set stages.static-negatives.miner.depth=50  then: the best depth on the test set
 
     The model is all-MiniLM-L6-v2. Source: Zhan et al., SIGIR 2021, section 7.3 (top 200); Xiong et al., ICLR 2021,
-    section A.4 (several depths). The best depth depends on how many positives of the collection are
-    unlabelled. Expected from the demo: differences that are mostly noise on 800 dev queries; the report tests them. On
-    MedQuAD with a static model, the top 10 are better than the top 200 by .044 MRR@10 (docs/results/more-recipes.md).
+    section A.4 (several depths). The best depth depends on how many relevant documents are unlabelled. Expected from
+    the demo: differences on 800 dev queries that are mostly noise, as the tests in the report show. On MedQuAD with a
+    static model, the top 10 are better than the top 200 by .044 MRR@10 (docs/results/more-recipes.md).
     """
     tried = depths or [10, 50, 100, 200]
     options = {"max_steps": 42, "batch_size": 16, "negatives_per_query": 1, "learning_rate": 5e-5, "warmup_steps": 5}
@@ -206,10 +206,10 @@ def mining_depth(preset: Literal["demo"] = "demo", depths: list[int] | None = No
 def negatives_compared(preset: Literal["demo", "minilm"] = "demo") -> Tree:
     """Ways to choose negatives, compared on a static model with five seeds each.
 
-    `hardneg recipe run negatives-compared`. All rows but ADORE's have the loss of STAR and the same number of steps, so
-    that they differ only in their negatives. ADORE trains only STAR's query encoder, with LambdaLoss, so it has twice
-    the steps. ANCE-Tele has three training runs. Source: see star-static and the pages in docs/methods. Expected,
-    on 895 queries: docs/results/negatives.md.
+    `hardneg recipe run negatives-compared`. Except for In-Batch Neg (RankNet) and ADORE, all rows use the loss of STAR
+    and the same number of steps, so they differ only in their negatives. ADORE continues from STAR: it trains the query
+    encoder with LambdaLoss for another 60 steps. ANCE-Tele has three training runs. Source: see star-static and the
+    pages in docs/methods. Expected, on 895 queries: docs/results/negatives.md.
     """
     options: Tree = {"max_steps": 60, "batch_size": 32, "weight_decay": 0.0, "warmup_steps": 5}
     loss = {"name": "star", "temperature": 0.05}
@@ -262,10 +262,10 @@ def written_queries(preset: DemoOrFull = "demo", writers: dict[str, list[str]] |
 
       hardneg recipe run written-queries --set "writers={heading: [heading]}"              where passages have titles
 
-    Rows are named after the writer; `mix, random negatives` shows what hard negatives add, `labels` is the ceiling.
-    Source: Lee et al., ACL 2019, and Izacard et al., TMLR 2022, for the writers. Expected: from none to two thirds of
-    the gain of .1 to .28 MRR@10 that labels bring; BM25 remains better (docs/results/written-queries.md). The best
-    learning rate is .003 to .03, depending on the collection.
+    Rows are named after the writer. `mix, random negatives` has no hard negatives, to show what they add; `labels` is
+    the upper bound. Source: Lee et al., ACL 2019, and Izacard et al., TMLR 2022, for the writers. Expected: labels gain
+    .1 to .28 MRR@10, and written queries up to two thirds of that; BM25 remains better
+    (docs/results/written-queries.md). The best learning rate is .003 to .03, depending on the collection.
     """
     book = small_study("Written queries", preset)
     book.start()

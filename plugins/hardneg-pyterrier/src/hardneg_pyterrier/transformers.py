@@ -31,7 +31,7 @@ class Run(pt.Transformer):  # type: ignore[misc]
         return dict(hp.run_files.read_run(self.path))
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
-        """Return a row per query and document of its list; queries need the column `qid`, and ranks start at 0."""
+        """Return a row per query and ranked document, with ranks from 0; the column `qid` is required."""
         pt.validate.query_frame(queries, extra_columns=[])
         kept = queries.drop(columns=[name for name in _COLUMNS if name in queries])
         parts = [self._hits(str(query_id)) for query_id in kept["qid"]]
@@ -52,7 +52,7 @@ class Run(pt.Transformer):  # type: ignore[misc]
 
 
 class Retriever(pt.Transformer):  # type: ignore[misc]
-    """Retrieval of each query's best documents with an index and the model that encoded it.
+    """Retrieval of the best documents for each query, with an index and the model that encoded it.
 
     The index and the model are opened at the first query.
     """
@@ -123,7 +123,7 @@ class Retriever(pt.Transformer):  # type: ignore[misc]
         return hp.recipes.OpenedIndex.open(self.laid, self.device)
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
-        """Return a row per query and document found; queries need the columns `qid` and `query`; ranks start at 0."""
+        """Return a row per query and document found, with ranks from 0; the columns `qid` and `query` are required."""
         pt.validate.query_frame(queries, extra_columns=["query"])
         kept = queries.drop(columns=[name for name in _COLUMNS if name in queries])
         if not len(kept):
@@ -159,7 +159,7 @@ class Reranker(pt.Transformer):  # type: ignore[misc]
 
     @classmethod
     def from_folder(cls, folder: str | Path, **options: Any) -> "Reranker":
-        """Return a reranker for the folder of a cross-encoder that a recipe trained; options as for `cross-encoder`."""
+        """Return a reranker from the folder of a cross-encoder that a recipe trained, with its `options`."""
         return cls("cross-encoder", source=str(folder), **options)
 
     def transform(self, frame: pd.DataFrame) -> pd.DataFrame:

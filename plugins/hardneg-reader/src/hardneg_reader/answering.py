@@ -1,4 +1,4 @@
-"""Reading answers from ranked passages, in windows of questions and batches of similar size."""
+"""Reading answers from ranked passages, in windows of questions and batches of similar length."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +20,7 @@ WINDOW = 32
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question and its passages, best first: rows of the corpus, int64 [k]."""
+    """A question and the corpus rows of its passages, int64 [k], best first."""
 
     query_id: str
     text: str
@@ -28,7 +28,7 @@ class Question:
 
 
 def questions(collection: hp.StoredCollection, split: str, run: Path, depth: int) -> Iterator[Question]:
-    """Yield every question of the split in order, with up to `depth` top passages from its list in a run.
+    """Yield every question of the split in order, with up to `depth` top passages from its ranking in the run file.
 
     Raises:
         DataError: a passage is not in the corpus.
@@ -59,7 +59,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options of reading; passages: one or more numbers of top passages, each with its own answers.
+    """Options of reading. passages: numbers of top passages to read; each number gets a separate answer.
 
     precision: `auto` is bfloat16 where it is faster. tokens_per_batch: maximum number of rows times padded length per
     forward pass; None is the device's default.
@@ -73,9 +73,9 @@ class ReadOptions:
 def read(
     reader: Reader, corpus: hp.Corpus, questions: Iterable[Question], options: ReadOptions
 ) -> Iterator[tuple[Question, dict[int, Answer]]]:
-    """Yield each question with its answers by number of passages; up to 96 questions are in memory.
+    """Yield each question with its answers by number of passages, in order; up to 96 questions are in memory.
 
-    Each answer is the best span of the passage with the highest selection score among that number of top passages.
+    The answer from the top k is the best span of the passage with the highest selection score, empty if there is none.
 
     Raises:
         ModelError: a score is not finite.

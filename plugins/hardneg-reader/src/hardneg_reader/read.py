@@ -58,7 +58,7 @@ MEASURES = {"exact_match": exact_match, "f1": f1}
 class Read(hp.stages.StageSpec):
     """Reads the answers to the questions of one split from the top passages of a run, and evaluates them.
 
-    passages: the number of passages to read, or several numbers, each with its own answers and metrics.
+    passages: the number of passages to read; with several numbers, each has separate answers and metrics.
     """
 
     version = 1
@@ -87,7 +87,7 @@ class Read(hp.stages.StageSpec):
         return hp.stages.Row(count, "queries", count * 300)
 
     def publishes(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
-        """Return the files with the answers and with their metrics, by path in the run folder."""
+        """Return the artifact's files with answers and metrics, by path in the run folder."""
         return {
             f"answers/{recipe.name}.jsonl": hp.layout.ANSWERS,
             f"answers/{recipe.name}-metrics.json": hp.layout.METRICS,
@@ -126,7 +126,7 @@ class Read(hp.stages.StageSpec):
         return [hp.tables.Section("Reading", [hp.Table(_COLUMNS, rows)], explained)]
 
     def make(self, context: "hp.StageContext[Read]") -> hp.stages.Facts:
-        """Write answers in windows of questions, resuming after the last complete window, then the metrics."""
+        """Write the answers, resuming after the last complete window of questions, then metrics; return their means."""
         collection = hp.StoredCollection.open(context.inputs["dataset"].folder)
         context.keep_only(hp.layout.ANSWERS)
         path, total = context.folder / hp.layout.ANSWERS, len(collection.queries(self.split))

@@ -42,7 +42,7 @@ class PassageTokens:
         return int(self.begins[offset + first]), int(self.ends[offset + last])
 
     def spans(self, row: int, stretches: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the first and last token of each character range in a row's text, except ranges that are truncated."""
+        """Return the first and last token of each character range in a row's text, if not truncated; omit repeats."""
         offset, end = self.tokens.offsets[row : row + 2]
         here = offset + np.flatnonzero(self.tokens.columns[ANSWERABLE][offset:end])
         begins, ends = self.begins[here], self.ends[here]
@@ -161,7 +161,7 @@ class Reader:
     def load(cls, spec: ReaderSpec, seed: int, device: str | None = None) -> "Reader":
         """Load the reader of a spec on `device` (None: the best available), in evaluation mode.
 
-        seed: seed of weights that are missing from the files, such as those of the heads.
+        seed: random seed for weights that the files do not contain, such as those of the heads.
 
         Raises:
             ModelError: the model is missing or unsuitable.
@@ -198,7 +198,7 @@ class Reader:
         return tokenise_passages(self.tokenizer, questions, passages, self.spec.length)
 
     def save(self, folder: Path) -> None:
-        """Write a folder that `AutoModelForQuestionAnswering` opens, plus the selection layer and the lengths.
+        """Write a folder that `AutoModelForQuestionAnswering` opens, with selection layer and lengths in extra files.
 
         Raises:
             ModelError: the folder cannot be written.

@@ -94,7 +94,7 @@ class TrainReader(hp.train_config.ValidationOptions):
     )
 
     def identity(self) -> dict[str, Any]:
-        """Return the options in the key; the content of the initial weights is a separate part."""
+        """Return the options that may change the result, and a function for a digest of the initial weights."""
         reader = {"length": self.reader.length, "answer_length": self.reader.answer_length}
 
         def start(recipe: hp.stages.RecipeView) -> str:
@@ -119,11 +119,11 @@ class TrainReader(hp.train_config.ValidationOptions):
         return hp.stages.Row(self.options.last_step(sizes.queries(self.split)), "steps", 4 * sizes.network.weights)
 
     def publishes(self, recipe: hp.stages.RecipeView) -> Mapping[str, str]:
-        """Return the folders of the trained reader and of intermediate models, by path in the run folder."""
+        """Return the artifact's folders with the reader and intermediate models, by path in the run folder."""
         return {f"readers/{recipe.name}": hp.layout.MODEL_FOLDER, f"checkpoints/{recipe.name}": hp.stores.KEPT}
 
     def make(self, context: "hp.StageContext[TrainReader]") -> hp.stages.Facts:
-        """Train the reader and save it, with the history of its training run."""
+        """Train the reader and save it with its training history; return facts such as steps and the best metric."""
         from hardneg_reader.reader import Reader
         from hardneg_reader.training import ReaderTraining, ReadingLoss, reading_data
 

@@ -1,4 +1,4 @@
-"""Training of readers, with one passage that has an answer and several without; validation on dev questions.
+"""Training of readers on one passage with an answer and several without, and validation on dev questions.
 
 Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering (EMNLP 2020), section 6.1.
 """
@@ -25,7 +25,7 @@ _QUESTIONS = 256
 
 @dataclass(frozen=True, eq=False)
 class ReadingData:
-    """Questions with their passages, answers by question id, and counts of unusable data by reason.
+    """Questions with their passages, answers by question id, and counts of unused data by reason.
 
     A passage is a positive if an answer is in the part that is read. Other passages are negatives if they contain no
     answer and are not known positives.
@@ -40,7 +40,7 @@ class ReadingData:
 class PassageLists:
     """Passages by question, with the interface of `hardneg.training.examples.NegativeLists`.
 
-    rows: int64 [P], corpus rows, question by question. starts: int64 [Q + 1], the first of each question, and P.
+    rows: int64 [P], corpus rows of all passages, by question. starts: int64 [Q + 1], first row of each question, and P.
     """
 
     corpus: hp.Corpus
@@ -54,7 +54,7 @@ class PassageLists:
         return np.diff(self.starts)
 
     def pick(self, row: int, positions: NDArray[np.int64]) -> list[str]:
-        """Return the ids of a question's passages at the given positions of its list."""
+        """Return the ids of the passages at the given positions in the list of question number `row`."""
         return self.corpus.ids(self.rows[self.starts[row] + positions])
 
 
@@ -65,9 +65,10 @@ def reading_data(
     answers: Mapping[str, Sequence[str]],
     known: Mapping[str, Sequence[str]],
 ) -> ReadingData:
-    """Split the passages of each question into those with a readable answer and those without an answer.
+    """Split the passages of each question into positives, with a readable answer, and negatives, without an answer.
 
-    Passages whose only answers are truncated are in neither. answers, known: answers and relevant documents by query.
+    Passages with only truncated answers, and relevant ones without an answer, are neither. answers, known: the answers
+    and the relevant documents by query id.
     """
     passages, left_out = hp.texts.PassageAnswers(corpus, answers), Counter[str]()
     query_ids, texts = list[str](), list[str]()
@@ -122,8 +123,8 @@ def _readable(
 class ReadingBatch:
     """One batch of questions.
 
-    features: tokens of this process's share, with `passages` rows per question, the first of which has an answer.
-    spans: int64 [b, S, 2], first and last tokens of the answers in that passage. there: bool [b, S], false for padding.
+    features: tokens of this process's questions, `passages` rows per question; the first row has the answers.
+    spans: int64 [b, S, 2], first and last token of each answer in that row. there: bool [b, S], false for padding.
     """
 
     query_ids: list[str]
@@ -135,10 +136,10 @@ class ReadingBatch:
 
 @dataclass(frozen=True, slots=True)
 class ReadingScores:
-    """The network's scores of the B questions of all processes.
+    """The network's scores for the B questions of all processes.
 
-    selected: float32 [B, m], the scores of the passages; the first has the answer. spans: float32 [B], the
-    log-probability that a span marked in the first passage is an answer.
+    selected: float32 [B, m], the scores of the passages; the first passage has the answer. spans: float32 [B], the
+    log-probability that the span marked in the first passage is an answer.
     """
 
     selected: Tensor
@@ -169,7 +170,7 @@ class ReaderTraining(hp.ExampleTraining):
 
     @property
     def skipped(self) -> Mapping[str, int]:
-        """The counts of unusable data by reason."""
+        """The counts of unused data by reason."""
         return {**self._data.left_out, **self.examples.skipped}
 
     def digest(self) -> str:
@@ -177,7 +178,7 @@ class ReaderTraining(hp.ExampleTraining):
         return stores.digest([self.examples.digest(), self.encoder.spec.length])
 
     def scores(self, model: Any, batch: ReadingBatch, half: bool) -> ReadingScores:
-        """Return the selection scores and the answer's log-likelihood for each question of all processes."""
+        """Return the selection scores and the answers' log-likelihood for the questions of all processes."""
         device = self.encoder.device
         with torch.autocast(device.type, torch.bfloat16, enabled=half):
             starts, ends, selected = model({name: value.to(device) for name, value in batch.features.items()})
@@ -188,7 +189,7 @@ class ReaderTraining(hp.ExampleTraining):
         return ReadingScores(both[:, :-1], both[:, -1])
 
     def make(self, drawn: hp.training_examples.SampledBatch) -> ReadingBatch:
-        """Tokenise this process's share of the questions, each with its passages."""
+        """Tokenise this process's share of the questions, each with all its passages, and find the answers' spans."""
         own = hp.own_share(len(drawn.texts))
         count = drawn.documents.shape[1]
         passages = self._data.examples.corpus.documents_at(drawn.documents[own].reshape(-1))

@@ -1,1 +1,1 @@
-"""Analyses from the papers' tables and figures, and of filters and trainings."""
+"""Analyses from tables and figures of papers, and analyses of filters and training runs."""

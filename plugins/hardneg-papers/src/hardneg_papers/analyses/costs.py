@@ -82,12 +82,12 @@ def _operation(name: str, kind: str, seconds: float | None, count: int, unit: st
 
 
 def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Row]:
-    """Return the operations of stages, in order, as dicts. stages: artifact type and facts by label.
+    """Return the time of each stage and of its parts, in order, from its artifact type and the facts in its manifest.
 
-    `operation`; `kind`: the stage's artifact type; `online`: whether users wait for it; `seconds`: its wall time, None
-    if unknown; `count`: the number of `unit` processed, 0 if unknown; `milliseconds` per unit. A search is followed by
-    its parts. A training run on refreshed negatives is followed by its steps without waiting, the parts of its
-    refreshes, and the sum of these per step.
+    Each row has `operation`, the label; `kind`, the artifact type; `online`, whether users wait for it; `seconds`, wall
+    time, None if unknown; `count`, the number of `unit` processed, 0 if unknown; and `milliseconds` per unit, None if
+    unknown. A search is followed by its parts. Training on refreshed negatives is followed by its steps without
+    waiting, the parts of its refreshes, and the sum of these parts per step.
 
     Source: ANCE (Xiong et al., ICLR 2021), table 5; its first version, table 3.
     """
@@ -114,10 +114,10 @@ def operations(stages: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Row]
 
 
 def totals(results: Sequence[Row], named: Mapping[str, Sequence[str]]) -> list[Row]:
-    """Return, for each label of `named`, the sum of its operations' times per unit; None if one is unknown.
+    """Return a row per label of `named`: the sum of its operations' times per unit, None if one is unknown.
 
     Raises:
-        UsageError: an operation is unknown, or its unit differs from that of the first.
+        UsageError: an operation is unknown, or the units of a sum differ.
     """
     known, summed = {each["operation"]: each for each in results}, []
     for label, names in named.items():
@@ -160,10 +160,10 @@ class IndexSizes(hn.Analysis):
     ] = Field(min_length=1, description="An index folder.")
 
     def measure(self, inputs: hn.AnalysisInputs) -> list[dict[str, Any]]:
-        """Return the size of each index, also relative to the first; for a text index, documents count as vectors.
+        """Return the size of each index. Raises DataError if a folder is not an index.
 
-        `vectors`: the number of ids. `bytes`: the size of its files without ids. `bytes_per_vector`: these bytes,
-        including centroids, per vector. `ratio`: its bytes relative to the first index.
+        `vectors`: the number of vectors (documents of a text index). `bytes`: the size of its files without ids.
+        `bytes_per_vector`: `bytes`, including centroids, divided by `vectors`. `ratio`: `bytes` relative to the first.
 
         Source: STAR/ADORE (Zhan et al., SIGIR 2021), table 5.
         """
@@ -259,9 +259,9 @@ class Latency(hn.Analysis):
 
 
 def latency(system: hn.System, texts: Sequence[str], depth: int) -> dict[str, Any]:
-    """Return milliseconds per query: `one`, the median over `texts` one by one; `batch`, the mean if searched together.
+    """Measure milliseconds per query: `one`, the median over `texts` one by one; `batch`, the mean of one search.
 
-    Each has `encode`, `search` and `total`; `device` is the system's. The first two queries are also run once before.
+    Both have `encode`, `search` and `total`. `device` is the system's. Two queries are run before, as a warm-up.
 
     Source: ANCE (Xiong et al., ICLR 2021), table 5.
     """
@@ -340,7 +340,7 @@ def costs(methods: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[dict[s
     """Compute the costs of each method from the facts in its stages' manifests.
 
     Args:
-        methods: method to stage to facts (`seconds`, `steps`, `device`, `peak_memory`, `peak_gpu_memory`).
+        methods: for each method, facts by stage (`seconds`, `steps`, `device`, `peak_memory`, `peak_gpu_memory`).
 
     Returns:
         For each method, its `stages`; the sums of `seconds` (wall time) and of optimizer `steps`; `devices` without

@@ -1,6 +1,6 @@
 """Pairwise errors: the negatives ranked above each positive, in a whole index and within the top K.
 
-The negatives of a query are all documents except its known positives and known copies of these.
+The negatives of a query are all documents except its known positives and their known copies.
 Source: STAR/ADORE (Zhan et al., SIGIR 2021), sections 4.1 and 4.2, equations 3 to 6.
 """
 
@@ -21,7 +21,7 @@ Pass = Callable[[], Iterable[tuple[int, NDArray[np.float32]]]]
 """A function that starts a pass over a corpus, in blocks of (first row, float32 [n, d]) in row order."""
 
 CUT = 200
-"""The default K of top-K errors, as in table 1: the depth to which negatives are mined."""
+"""The default K of top-K errors, as in table 1; negatives are mined to the same depth."""
 _NAMED = ("indexes", "queries", "models", "runs")
 
 
@@ -134,7 +134,7 @@ class Errors(Analysis):
         return Table(("system", "total errors", "top-K errors", "K", "queries", "lower bound for", "left out"), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Draw a panel per system: bars for shares of queries by number of errors, a line for shares of all errors."""
+        """Draw a panel per system: by errors per query, the share of queries as bars and of all errors as a line."""
         longest: list[Any] = max((each["distribution"] for each in results.values()), key=len, default=[])
         ends = [(f"{bucket['low']:,}", f"{bucket['high']:,}") for bucket in longest]
         names = [low if low == high else f"{low}–{high}" for low, high in ends]
@@ -165,7 +165,7 @@ def errors_in_run(
     Args:
         lists: pairs of a query id and its document ids, best first.
         positives: known positives by query.
-        cut: K.
+        cut: the K of top-K errors.
         copies: copies of positives by query, which are not negatives.
 
     Source: STAR/ADORE (Zhan et al., SIGIR 2021), equation 6.
@@ -242,7 +242,7 @@ def errors_in_index(
         queries: float32 [Q, d].
         positives: the rows of each query's positives.
         aside: for each query, the rows of other documents that are not negatives; may include positives.
-        cut: K.
+        cut: the K of top-K errors.
         device: the device to compute on.
 
     Source: equations 3 (pi(d+) - delta(d+) - 1), 5 (total) and 6 (top K).

@@ -17,7 +17,7 @@ Evaluation = Annotated[
 
 
 def estimates_of(inputs: hn.AnalysisInputs, wanted: str | None) -> tuple[str, Mapping[str, Any]]:
-    """Return the metric `wanted` of `evaluation`, by default the first, and the estimate of each system that has it.
+    """Return the metric's name (`wanted`, or else the first one evaluated) and each system's estimate, if it has one.
 
     Raises:
         UsageError: the metric was not evaluated.
@@ -93,10 +93,10 @@ class Matrix(hn.Analysis):
     )
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """Return the means of the systems. Raises UsageError if a system was not evaluated.
+        """Return `metric`, `axes` and the means of the systems. Raises UsageError if a system was not evaluated.
 
-        `rows` and `columns` in order of appearance; `values`: a list of means per row, one per column, None for a
-        missing system.
+        `rows` and `columns`: labels in order of appearance. `values`: a list of means per row, with a value per column,
+        None for an empty cell.
 
         Source: STAR/ADORE (Zhan et al., SIGIR 2021), table 3.
         """
@@ -185,7 +185,7 @@ class AcrossCollections(hn.Analysis):
     )
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """Return each system's means by collection, their mean and its deviation over seeds, and the tests.
+        """Return each system's mean by collection, the mean of these with its deviation over seeds, and the tests.
 
         Raises:
             UsageError: no system has the metric on every collection, or the baseline does not; or the seeds of a
@@ -289,14 +289,14 @@ def spread_over_collections(
     collections: Sequence[Sequence[NDArray[np.float64]]],
     queries: Sequence[tuple[Sequence[str], Mapping[str, str] | None]] | None = None,
 ) -> Any:
-    """Return the `Spread` of the mean over collections with equal weights, each with its own queries.
+    """Return the `Spread` of a mean over collections that have equal weights and different queries.
 
     Queries are drawn within each collection. A seed is one draw for all collections, because each model is measured on
     all of them, so the seed component comes from means over collections. Collections are not sampled, so results do not
     generalize to others.
 
-    collections: for each, scores [seeds, queries] of both systems, or one table of their differences. queries: the ids
-    of each collection, in the order of its tables, and their groups.
+    collections: for each, scores [seeds, queries] of both systems, or one array of their differences. queries: for each
+    collection, the query ids in column order, and their groups or None.
     """
     from hardneg.plugin import intervals
 

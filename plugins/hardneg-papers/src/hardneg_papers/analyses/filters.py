@@ -21,7 +21,7 @@ _LAST_RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 class Denoising(hn.Analysis):
-    """Show the share of candidates that a filter dropped at each rank, and the dropped ones with the highest scores.
+    """Show the share of candidates that a filter dropped at each rank, and the highest-scoring dropped candidates.
 
     Example: hardneg analyze denoising mined/dropped.arrow --queries queries.jsonl --corpus corpus.jsonl --plot d.svg
     """
@@ -65,7 +65,7 @@ class Denoising(hn.Analysis):
         return {"filters": results, "examples": shown}
 
     def tables(self, results: Any) -> Sequence[hn.Table]:
-        """Return the table of shares and, if any, of examples: a query's positive, dropped and first kept document."""
+        """Return a table of shares and, if there are examples, one with their positive, dropped and kept documents."""
 
         def words(shown: Mapping[str, Any] | None) -> str:
             if shown is None:
@@ -113,10 +113,10 @@ class Denoising(hn.Analysis):
 
 
 def shares(dropped: Path) -> dict[str, Any]:
-    """Count the rows of a `dropped.arrow` by rank. Raises ArtifactError if the file is missing or damaged.
+    """Count the candidates in a `dropped.arrow` by rank. Raises ArtifactError if the file is missing or damaged.
 
-    `queries`: the number of queries mined. By rank: `candidates`, the number of lists read to that rank; `dropped`, by
-    reason; `filtered`, the share dropped by score, excluding known positives and copies, None without candidates.
+    `queries`: the number of queries. By rank: `candidates`, how many queries have one; `dropped`, counts by reason;
+    `filtered`, the share dropped by score, excluding known positives and copies, None without candidates.
 
     Source: RocketQA (Qu et al., NAACL 2021), figure 5.
     """
@@ -151,8 +151,8 @@ def shares(dropped: Path) -> dict[str, Any]:
 def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]:
     """Return the `count` queries that kept negatives and have the highest-scoring dropped candidates, best first.
 
-    Each has a known `positive` or None, the highest-scoring document `dropped` by score, with rank and score, and the
-    first negative `kept`, with rank (None if unknown), all without text.
+    Each has `query_id` and documents without text: `positive`, a known positive or None; `dropped`, the best of those
+    dropped by score, with rank and score; `kept`, the first selected negative, with rank (None if unknown).
 
     Args:
         dropped: a `dropped.arrow`.
@@ -160,7 +160,7 @@ def examples(dropped: Path, negatives: Path, count: int) -> list[dict[str, Any]]
         count: the number of queries to show.
 
     Raises:
-        ArtifactError: a file is missing or damaged, or the queries of the two differ.
+        ArtifactError: a file is missing or damaged, or the files have different numbers of queries.
 
     Source: RocketQA (Qu et al., NAACL 2021), table 4.
     """
@@ -230,13 +230,13 @@ FilterThresholds = Annotated[
 ]
 
 Planted = tuple[hn.Candidates, Collection[str]]
-"""A query with its candidates, the first list of which is filtered, and its hidden positives."""
+"""The candidates of a query, whose first list is filtered, and the ids of its hidden positives."""
 
 
 class FalseNegativeRecall(hn.Analysis):
     """Evaluate filters by how many withheld positives, and how many other documents, they remove.
 
-    With plain files, copies of documents are unknown. Queries without known positives are left out.
+    With plain files, copies of documents are not recognised. Queries without known positives are left out.
 
     Example: hardneg analyze false-negative-recall --run dense.trec.gz --qrels known.txt --withheld hidden.txt
     """
@@ -255,7 +255,7 @@ class FalseNegativeRecall(hn.Analysis):
     split: Annotated[hn.fields.Name, hn.fields.Option("-")] = "train"
 
     def missing(self, collection: Mapping[str, Any]) -> Iterator[str]:
-        """Yield a problem if the dataset withholds no positives, or none of the split."""
+        """Yield a problem if the dataset withholds no positives, or none in the split."""
         withheld = collection.get("withheld", {})
         if not withheld.get("judgements"):
             yield f"{self.name}: this dataset withholds no judgements; add `withheld` to it, or remove {self.name}"
@@ -310,22 +310,22 @@ class FalseNegativeRecall(hn.Analysis):
 def false_negative_recall(
     queries: Iterable[Planted], labels: Sequence[str], thresholds: Thresholds, depth: int
 ) -> dict[str, Any]:
-    """Evaluate filters on the first `depth` documents of lists, without known positives and their copies.
+    """Evaluate filters on the first `depth` documents per query, without known positives and their copies.
 
     Candidates without a score are left out and counted. If the known positives of a query have no score, filters that
     compare with them drop all its candidates, and the query is counted.
 
     Args:
         queries: the queries, read once.
-        labels: the lists with the scores to filter by, by name in the candidates' hits.
+        labels: keys of the candidates' `hits`, for the lists with the scores to filter by.
         thresholds: the thresholds by filter.
         depth: the last rank to use.
 
     Returns:
         Counts and, in `scores` by label, counts and `filters`: for each filter, a point per threshold. `removed`: the
         number of removed candidates. `recall`: the share of hidden positives removed. `precision`: the share of hidden
-        positives among the removed candidates. `kept`: the share of other candidates (true negatives) kept. Shares of
-        nothing are None.
+        positives among the removed candidates. `kept`: the share of other candidates (true negatives) kept. A share is
+        None if its denominator is 0.
     """
     grid = [(name, threshold) for name, values in thresholds.items() for threshold in values]
     counted = ("candidates", "hidden", "unscored", "queries with no scored positive")

@@ -22,9 +22,9 @@ Vectors = NDArray[np.floating]
 class Projection(hn.Analysis):
     """Project queries and surrounding documents to two dimensions, before and after training.
 
-    Shows the relevant documents of a query, and the negatives that the first index ranks highest. Instead of these,
-    --run shows the top of each run, and --mined the training negatives; one --model is then enough. One --index with
-    two --model shows the training of a query encoder, in which documents do not move.
+    Shows the relevant documents of a query, and the negatives that the first index ranks highest. Instead of the
+    latter, --run shows the top of each run, and --mined shows training negatives; then, one --model is enough. One
+    --index with two --model shows the training of a query encoder, which leaves document vectors unchanged.
 
     Example: hardneg analyze projection --query ID --qrels Q --queries FILE --index FOLDER --model A --model B
     """
@@ -75,7 +75,7 @@ class Projection(hn.Analysis):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Label indexes and models: two models may share one index; with runs or mined negatives, one is enough."""
+        """Label indexes and models `before` and `after`; with runs or mined negatives, one of each is enough."""
         indexes, models = (list(values.get(name, {}).values()) for name in ("indexes", "models"))
         if len(models) == len(indexes) == 1 and (values.get("runs") or values.get("mined")):
             return {**values, "models": dict(zip(values["indexes"], models, strict=True))}
@@ -89,10 +89,10 @@ class Projection(hn.Analysis):
         return {**values, **named, "models": dict(zip(sides, models, strict=True))}
 
     def measure(self, inputs: hn.AnalysisInputs) -> list[dict[str, Any]]:
-        """Return, for each query, its text, a note if won or lost, its documents, and the points [x, y] by index.
+        """Return, for each query, its text, a note if it is won or lost, its documents, and points [x, y] by index.
 
         Raises:
-            UsageError: a query is unknown or has no relevant document in the first index, or a document is in no index.
+            UsageError: a query is unknown or has no positive in the first index, or a document is not in every index.
         """
         notes = self._won_and_lost(inputs) if self.wins else dict.fromkeys(self.query, "")
         texts = self._texts(inputs, list(notes) or self._first(inputs))
@@ -197,9 +197,9 @@ class Projection(hn.Analysis):
         return self.explained + (f" Queries: {notes}." if notes else "")
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Draw a panel per query and model, with one plane per query: discs are relevant, the star is the query.
+        """Draw a panel per query and model; panels of a query share axes. Discs are relevant, the star is the query.
 
-        A document in several groups has the markers of all.
+        A document in several groups has the markers of all of them.
         """
         panels = [(each, label) for each in results for label in each["points"]]
         several, first = len(results) > 1, dict[str, Any]()
@@ -225,7 +225,7 @@ def project(panels: Sequence[Vectors], seed: int) -> list[NDArray[np.float64]]:
         seed: the seed of t-SNE; the same seed and vectors give the same points.
 
     Returns:
-        float64 [n, 2] for each panel.
+        float64 [n, 2] for each panel; with fewer than four distinct vectors, their first two coordinates.
 
     Raises:
         UsageError: dimensions differ.

@@ -53,7 +53,7 @@ class OverlapCurve(hn.Analysis):
         return self
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """Return, for each training and step, the overlap with the negatives in use, and the first step of these."""
+        """Return, for each training run and step, the overlap with the negatives in use, and their first step."""
         relevant = inputs.relevant()
         curves: dict[str, list[dict[str, Any]]] = {}
         for label, runs in self.met.items():
@@ -170,7 +170,7 @@ class Unjudged(hn.Analysis):
 
 
 def unjudged_rates(lists: Lists, qrels: Mapping[str, Mapping[str, int]], depth: int) -> dict[str, float]:
-    """Return, by query, the share of its first `depth` documents that have no judgement.
+    """Return the share of unjudged documents among the first `depth` documents of each query, by query.
 
     Queries without judgements, or without documents, are left out.
 
@@ -187,7 +187,7 @@ Run = Mapping[str, hn.RankedList]
 
 
 class CandidateCounts(hn.Analysis):
-    """Show the quality of reranking fewer candidates, and their recall, computed from one reranking.
+    """Show the quality of reranking fewer candidates, and the candidates' recall, computed from one reranked run.
 
     Example: hardneg analyze candidates --qrels qrels.txt --run bm25.trec.gz --reranked bm25-reranked.trec.gz
     """
@@ -215,7 +215,7 @@ class CandidateCounts(hn.Analysis):
 
     @classmethod
     def arranged(cls, values: Mapping[str, Any], types: Mapping[str, str]) -> Mapping[str, Any]:
-        """Label each reranked run like the first run at the same position."""
+        """Label reranked runs like the first-stage runs, in order. Raises UsageError if their numbers differ."""
         first, reranked = values["first"], values["reranked"]
         if len(first) != len(reranked):
             message = f"{len(reranked)} {{reranked}}, but {len(first)} {{first}}; give one for each run"
@@ -223,10 +223,10 @@ class CandidateCounts(hn.Analysis):
         return {**values, "reranked": dict(zip(first, reranked.values(), strict=True))}
 
     def measure(self, inputs: hn.AnalysisInputs) -> dict[str, Any]:
-        """Return `candidates`, `quality`, `recall` and `documents` (mean number) by pair of runs and count.
+        """Return `candidates`, `quality`, `recall` and mean number of `documents` by label and number of candidates.
 
         A reranker scores each document independently, so one reranked list determines the rankings of all prefixes, and
-        nothing is scored here. Means are over all judged queries.
+        no document is scored here. Means are over all judged queries.
 
         Raises:
             DataError: a candidate is missing from a reranked list.
@@ -348,7 +348,7 @@ class ScoreTails(hn.Analysis):
         return hn.Table(("run", "depth", "below half at", "at half depth", "best score", "last score", "queries"), rows)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Draw a panel per depth: a line per run, a band around 80% of its queries, and thin lines for single ones."""
+        """Draw a panel per depth: a line per run, a band for 80% of its queries, thin lines for `single` queries."""
         depths = sorted({tail["depth"] for tails in results.values() for tail in tails})
         with hn.figures.figure(paths, max(1, len(depths))) as panels:
             for axes, depth in zip(panels, depths, strict=False):
@@ -367,15 +367,15 @@ class ScoreTails(hn.Analysis):
 def score_tails(
     run: Mapping[str, hn.RankedList], depths: Sequence[int], single: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return a curve for each depth that at least one list reaches.
+    """Return a curve for each depth that at least one list with different scores reaches.
 
     Scores are scaled linearly so that, in a list cut at the depth, the last is 0 and the best 1, whatever the scale and
     offset of the model. Shorter lists, and lists of equal scores, are left out and counted.
 
     Returns:
-        For each depth: `ranks`, a selection from 1 on; by rank, the `mean` scaled score over queries, its quantiles
-        `low` (10%) and `high` (90%), and the mean unscaled `score`; `half`, the first rank whose mean is below one
-        half; and the values of `single` queries, if any.
+        For each depth: `ranks`, up to 60 from 1 to the depth; at these ranks, the `mean` scaled score over queries, its
+        quantiles `low` (10%) and `high` (90%), the mean unscaled `score`, and the scaled scores of each `single` query;
+        and `half`, the first rank with a mean below one half.
 
     Source: ANCE (Xiong et al., ICLR 2021), figure 3, with the last score instead of the average over the corpus.
     """

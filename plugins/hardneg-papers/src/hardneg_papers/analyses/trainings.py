@@ -39,7 +39,7 @@ def _thinned(points: figures.Points) -> figures.Points:
 
 
 def curves_of(history: History, pick: Callable[[Mapping[str, Any]], Any]) -> dict[str, figures.Points]:
-    """Return, by name, the curve of each number that `pick` selects from the records, as pairs (step, value)."""
+    """Return curves of (step, value) pairs by name, from the mappings of numbers that `pick` returns for records."""
     curves: dict[str, figures.Points] = {}
     for record in history:
         measured = pick(record)
@@ -51,7 +51,7 @@ def curves_of(history: History, pick: Callable[[Mapping[str, Any]], Any]) -> dic
 
 
 class OfTrainings(Analysis):
-    """The base class of analyses of training histories.
+    """Base class for analyses of training histories.
 
     Subclasses extract results from a history in `of_history`; `lacking` is the message for a history without results.
     """
@@ -106,7 +106,7 @@ class Drift(OfTrainings):
 
 
 class Gradients(OfTrainings):
-    """Show the loss and the gradient norms while a model trains, by third of its layers.
+    """Show the loss and the gradient norms of each third of the layers while a model trains.
 
     Example: hardneg analyze gradients bm25/history.jsonl refreshed/history.jsonl --plot gradients.svg
     """
@@ -122,7 +122,7 @@ class Gradients(OfTrainings):
 
     @staticmethod
     def of_history(history: History) -> dict[str, Any]:
-        """Return `mean`, `largest`, `steps` and `curve` (up to 300 points) of the loss and each group's gradient norm.
+        """Return `mean`, `largest`, `steps` and `curve` (up to 300 points) of the loss and of each gradient norm.
 
         Empty if no record has norms.
 
@@ -194,11 +194,11 @@ class Refreshes(OfTrainings):
         """Return the refreshes and the curves in a training history.
 
         Returns:
-            `steps`: the last step; `loss`: its mean over the last tenth; `curves`: the loss in up to 300 points, then
-            each dev metric; `refreshes`: for each refresh after the negatives of step 1, the step, counted from 1, at
-            which it was first used, and its number; `lag`: `mean` and `largest`, the steps between the model that mined
-            and the one trained, None if unknown; `falls`: the largest drop of each dev metric below its best so far.
-            Empty without a loss.
+            `steps`: the last step. `loss`: the mean loss over the last tenth of the steps. `curves`: the loss in up to
+            300 points, then each dev metric. `refreshes`: for each refresh first used after the first step, that step,
+            counted from 1, and the number of the refresh. `lag`: `mean` and `largest`, the steps between the model that
+            mined and the model trained, None if unknown. `falls`: the largest drop of each dev metric below its best so
+            far. Empty if the history has no loss.
 
         Source: ANCE (Xiong et al., ICLR 2021), figure 5.
         """
@@ -265,5 +265,5 @@ class Refreshes(OfTrainings):
 
 
 def _dev_metric(results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the first dev metric found in the trainings, or an empty string."""
+    """Return the first dev metric found in the training runs, or an empty string."""
     return next((name for each in results.values() for name in each["curves"] if name != "loss"), "")

@@ -143,12 +143,12 @@ pytestmark = pytest.mark.usefixtures("started_java")
 
 def test_lists_are_those_of_the_index(tmp_path):
     task = animals()
-    ours = mteb_model("bm25", store=tmp_path / "store")
+    ours = mteb_model("bm25", settings=["index.backend.k1=1.7"], store=tmp_path / "store")
     assert (ours.mteb_model_meta.name, ours.mteb_model_meta.model_type) == ("hardneg/bm25", ["sparse"])
     lists = evaluated(ours, task, tmp_path)[1]
     data = animals().dataset["default"]["test"]
     corpus = task_texts(data["corpus"], task.metadata, "document")
-    Bm25().build(((f"d{row}", text) for row, text in enumerate(corpus)), tmp_path / "index", Silent())
+    Bm25(k1=1.7).build(((f"d{row}", text) for row, text in enumerate(corpus)), tmp_path / "index", Silent())
     rows = {f"d{row}": row for row in range(len(corpus))}
     searcher = Bm25().open(tmp_path / "index", lambda doc_ids: np.array([rows[each] for each in doc_ids], np.int64))
     hits = searcher.search(list(data["queries"]["text"]), 60)

@@ -112,10 +112,10 @@ class TaskSystem:
     def named(
         cls, name: str, index: hp.records.PluginSetting | None = None, settings: tuple[str, ...] = ()
     ) -> "TaskSystem":
-        """Return the system of a model, or of an index of texts such as bm25, which ignores `index` and `settings`."""
+        """Return the system of a model, or of an index of texts such as bm25, which ignores `index`."""
         points = entry_points(group="hardneg.indexes", name=name)
         if points and not Path(name).exists() and next(iter(points)).load().input == "texts":
-            return cls(None, hp.records.PluginSetting(name))
+            return cls(None, hp.records.PluginSetting(name), settings)
         return cls(name, index, settings)
 
     @property

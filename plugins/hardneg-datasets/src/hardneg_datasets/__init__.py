@@ -1,1 +1,1 @@
-"""Loaders for datasets in the formats of DPR, Tevatron, Pyserini and MS MARCO, and downloads of published files."""
+"""Loaders for datasets of ir_datasets and in the formats of DPR, Tevatron, Pyserini and MS MARCO, and downloads."""

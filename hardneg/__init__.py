@@ -48,7 +48,7 @@ def type_checkers_imports(module: str) -> dict[str, tuple[str, str]]:
 
 
 def on_demand(module: str, name: str) -> Any:
-    """Import and return the object that a module imports as `name` under TYPE_CHECKING, also with `import *`.
+    """Import and return the object that a module imports as `name`, or by `import *`, under TYPE_CHECKING.
 
     Packages use it as `__getattr__ = partial(on_demand, __name__)`. Raises AttributeError for unknown names.
     """

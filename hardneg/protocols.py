@@ -38,7 +38,7 @@ class NegativeMiner(Protocol):
 
 
 class QueryWriter(Protocol):
-    """A writer of synthetic queries that documents answer (`hardneg.writers`)."""
+    """A writer of synthetic queries for documents (`hardneg.writers`)."""
 
     version: ClassVar[int]
 

@@ -181,7 +181,7 @@ def needs_of(loss: Any) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def plugin_errors(plugins: Iterable[Any]) -> Iterator[None]:
-    """Convert exceptions in the block to PluginError if they come from the package of one of `plugins`, not hardneg."""
+    """Convert exceptions in the block to PluginError if they come from the external package of one of `plugins`."""
     try:
         yield
     except HardnegError:

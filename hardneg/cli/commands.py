@@ -159,7 +159,7 @@ class NegativesCommand(Command):
         return NegativesTarget(*(args[name] for name in _NEGATIVES)).checked()
 
     def write(self, args: Args, result: Any, session: TerminalSession) -> None:
-        """Write the negatives and any requested dropped candidates. Raises UsageError if none were recorded."""
+        """Write the negatives and, if requested, dropped candidates. Raises UsageError if the miner recorded none."""
         target = NegativesTarget(*(args[name] for name in _NEGATIVES))
         counts = {name: count for name, count in result.facts.items() if isinstance(count, int) and count}
         say(f"{counted(counts.pop('queries', 0), 'query')}, {counted(counts.pop('negatives', 0), 'negative')} mined")

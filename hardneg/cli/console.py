@@ -59,7 +59,7 @@ def say(text: object = "", err: bool = False, nl: bool = True) -> None:
 
 
 def say_next(steps: Iterable[tuple[str, str]]) -> None:
-    """Print next steps on stderr, each a sentence and the command to copy."""
+    """Print next steps on stderr: for each, a sentence and a command."""
     for sentence, command in steps:
         say(f"next: {sentence}\n  {command}", err=True)
 
@@ -87,7 +87,7 @@ def aligned(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def tell_left_out(counts: Mapping[str, int]) -> None:
-    """Print the number of skipped items for each reason with at least one item, one line per reason."""
+    """Print a line for each reason, with the number of items skipped for it; reasons without items are omitted."""
     for reason, count in counts.items():
         if count:
             say(f"  {reason}: {count}")
@@ -197,7 +197,7 @@ class Bars:
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Any]:
-        """Yield a bar that vanishes at the end or, outside a terminal, prints lines; done: items already done."""
+        """Yield a bar that vanishes at the end or, outside a terminal, prints lines; done: items finished earlier."""
         if not self._console.is_terminal:
             with self._lines.task(title, total, unit, done) as bar:
                 yield bar

@@ -26,7 +26,7 @@ class Beir:
 
     Args:
         source: the folder with `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`, each plain or `.gz`.
-        judged: whether to read queries and qrels; false reads only the documents, from a folder without qrels.
+        judged: whether to read queries and qrels; if false, only the documents are read, and no qrels are needed.
     """
 
     source: str

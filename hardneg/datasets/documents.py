@@ -121,7 +121,7 @@ class Documents:
     """A folder of documents, cut into passages by headings and sentences. It has no queries.
 
     A passage's id is `FILE:LINE` of its start (in a PDF, the page); its title consists of the headings above it. All
-    passages of a file form one group; in JSON Lines and CSV each row is a document, with `text` and optionally `title`.
+    passages of a file form one group. In JSON Lines and CSV, a row is a document with `text` and optionally `title`.
 
     Args:
         source: the folder to read.

@@ -76,7 +76,7 @@ class InverseCloze:
     At least one sentence stays in the passage. A repeated sentence is removed everywhere.
 
     Source: Lee et al., Latent Retrieval for Weakly Supervised Open Domain Question Answering (ACL 2019): the Inverse
-    Cloze Task. In the paper, a sentence stays in its passage in 10% of the cases.
+    Cloze Task. In the paper, a sentence stays in its passage in 10% of cases.
 
     Args:
         kept: the share of queries whose sentence stays in the passage.
@@ -114,7 +114,7 @@ class Crop:
     The spans may overlap, so that a model still learns to match shared words.
 
     Source: Izacard et al., Unsupervised Dense Information Retrieval with Contrastive Learning (TMLR 2022):
-    independent random crops. Words are counted here, not tokens.
+    independent random crops. Here, lengths are counted in words, not tokens.
 
     Args:
         shortest: the length of the shortest span, as a share of the passage's words.

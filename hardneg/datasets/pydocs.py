@@ -76,7 +76,7 @@ def first_sentence(docstring: str) -> str:
 
 
 def definitions(tree: ast.Module) -> Iterator[tuple[str, Definition]]:
-    """Yield the dotted name and node of each outermost or documented function or class, in source order."""
+    """Yield the dotted name and node of each function or class that is outermost or documented, in source order."""
     waiting: list[tuple[ast.AST, str]] = [(tree, "")]
     while waiting:
         node, name = waiting.pop()

@@ -32,7 +32,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class Arg:
     """The help text of an argument, and the properties of its option that do not follow from name, type and default.
 
-    objects: a text on the objects that Python callers may pass. cli: the command-line type; a dict is a repeatable
+    objects: a text on the objects that Python code may also pass. cli: the command-line type; a dict is a repeatable
     NAME=VALUE. flag: the option's name; same: aliases. default: replaces None in the signature. plugin: the kind of
     plugin that the value names; `--option` sets the plugin's options. panel: the heading in the help. words:
     completions; metrics: whether to complete metric names. least: the minimum. operand: whether it is positional.
@@ -188,7 +188,7 @@ def _form(annotation: Any) -> Any:
 
 
 def spelled_out(function: _Function, options: type | None = None) -> _Function:
-    """List the arguments in `**name: Unpack[...]` in a function's signature, for notebooks; return the function.
+    """Spell out the keywords of `**name: Unpack[...]` in a function's signature, for notebooks; return the function.
 
     options: the TypedDict to list if `**name` has another annotation; `**name` then stays, for further arguments.
     """
@@ -232,7 +232,7 @@ def mapping_of(argument: str, value: Any) -> dict[str, Any]:
 
 
 def file_path(value: Any, argument: str = "path") -> Path:
-    """Return a path with `~` expanded. Raises UsageError if the value is not a path, or is an invalid one."""
+    """Return a path with `~` expanded. Raises UsageError if the value is not a valid path."""
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if isinstance(text, str) and text and "\0" not in text and max(map(len, text.split("/"))) <= 255:
         return Path(text).expanduser()
@@ -282,7 +282,7 @@ def plugin_settings(argument: str, value: Any) -> list[dict[str, Any]]:
 
 
 def stage(verb: str, fields: Mapping[str, Any], names: Mapping[str, str] = {}) -> dict[str, Any]:
-    """Validate fields and return a recipe's stage of kind `verb`; None is omitted where it is the default.
+    """Validate fields and return a recipe's stage of kind `verb`; fields left at a default of None are omitted.
 
     fields: values by path, such as `depth` or `tuning.grid`. names: argument names for messages, by path.
 

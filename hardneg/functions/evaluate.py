@@ -127,7 +127,7 @@ class RunsToScore:
         return {} if self.collection is None else self.collection.judged(self.split)
 
     def measured(self) -> "evaluation.metrics_json.Measured":
-        """Return the scores of each run against judgements and answers, with notes but without tests.
+        """Return the scores of each run against judgements and answers, with notes but without significance tests.
 
         Raises UsageError if judgements or answers are missing, and DataError if no query of a run is judged.
         """
@@ -235,7 +235,7 @@ class Evaluation:
         return DataFrame(rows)
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a metrics file for `hardneg.analyze` and reports, replacing an earlier one.
+        """Write a metrics file for `hardneg.analyze` and reports, replacing one that this method wrote earlier.
 
         Raises UsageError if the path is an input, or another writer's file exists there and `overwrite` is not set.
         """

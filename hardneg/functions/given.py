@@ -300,7 +300,7 @@ def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
 
 
 def run_labels(paths: Sequence[Path]) -> dict[Path, str]:
-    """Return unique labels for run files: their names, with parent folders if needed. Raises UsageError if repeated."""
+    """Return unique labels by path: file names, with parent folders if needed. Raises UsageError for equal paths."""
     labels: dict[Path, str] = {}
     for path in paths:
         if path in labels:

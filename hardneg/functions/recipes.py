@@ -289,7 +289,7 @@ def files_of(analysis: base.Analysis, values: Mapping[str, Any], stages: Stages,
 
 
 def stages_of(run_folder: Path, store: Store) -> Stages:
-    """Return the artifact type and facts of each stage of a run folder. Raises DataError if the folder is not one."""
+    """Return the artifact type and facts of each stage in a run folder. Raises DataError if it is not a run folder."""
     artifacts = recipes.artifacts_of(run_folder, store)
     return {name: (artifact.artifact_type, artifact.facts) for name, artifact in artifacts.items()}
 

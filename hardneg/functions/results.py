@@ -55,7 +55,7 @@ class TrainedModel(StoredResult):
 
 @dataclass(frozen=True)
 class WrittenQueries(StoredResult):
-    """A folder in BEIR format with generated queries and judgements. Functions accept it as a dataset."""
+    """A folder in BEIR format with generated queries and judgements. Functions accept the object as a dataset."""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def warn(note: str) -> None:
 
 @dataclass(frozen=True)
 class AdhocRecipe:
-    """A recipe in memory. Its artifacts get the same keys as those of an equal recipe file.
+    """A recipe in memory. Its artifacts have the same keys as those of a recipe file with the same content.
 
     command: the command to name in messages. stages: stages by name; by default a placeholder, for reading only the
     dataset. settings: PATH=VALUE strings, as for `--set`. arguments: argument names by recipe path, for messages.
@@ -237,7 +237,7 @@ class Session:
     def make_from(
         self, plan: "recipes.Plan", stage: str, dataset: Artifact, runs: Mapping[str, Path]
     ) -> tuple[Artifact, Mapping[str, Any]]:
-        """Run a stage on run files; return its artifact, and its facts with counts of entries not in the collection.
+        """Run a stage on run files; return its artifact, and its facts with the counts of run entries left out.
 
         The artifact's key depends on the stage and the content of the runs, not on earlier steps.
 

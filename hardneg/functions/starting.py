@@ -1,6 +1,6 @@
 """The function `start`, which writes a recipe for a folder of documents.
 
-`known_by` of a dataset loader lists glob patterns; a folder with a matching file is in the loader's format.
+A dataset loader lists glob patterns in `known_by`; a folder with a matching file has the loader's format.
 """
 
 import os
@@ -157,7 +157,7 @@ def _first_judged(folder: Path, forms: Sequence[str]) -> FolderContents | None:
 
 @dataclass(frozen=True)
 class Beginning:
-    """The recipe to write for the content of a folder; model: the start model."""
+    """The recipe to write for a folder. model: the start model."""
 
     contents: FolderContents
     model: str = _STATIC

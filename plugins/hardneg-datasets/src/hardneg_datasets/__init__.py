@@ -1,1 +1,1 @@
-"""Loaders for datasets of ir_datasets and in the formats of DPR, Tevatron, Pyserini and MS MARCO, and downloads."""
+"""Loaders of data from ir_datasets, DPR, Tevatron, Pyserini and MS MARCO, and downloads of published files."""

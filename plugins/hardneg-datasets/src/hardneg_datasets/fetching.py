@@ -72,8 +72,8 @@ def find_published(name: str) -> Published:
 def fetch(download: Download, folder: Path, progress: runtime.Progress) -> bool:
     """Download one file and extract its members, if any; return False if everything was already there.
 
-    An archive is kept. Raises DataError if the download fails, or the file differs from the published one; a differing
-    file is deleted.
+    An archive is kept. Raises DataError if the download fails, or if the file differs from the published one, in which
+    case it is deleted.
     """
     import pooch
 

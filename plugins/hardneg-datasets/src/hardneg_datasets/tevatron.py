@@ -63,7 +63,7 @@ class TevatronCollection(source_files.PartedCollection):
 
     @classmethod
     def of(cls, title: str, documents: source_files.Part, rows: Mapping[str, Any]) -> "TevatronCollection":
-        """Return the collection with the given corpus and tables of queries, by split; errors name them `title`."""
+        """Return the collection of a corpus and of query tables by split. title: the name of the tables in errors."""
         negatives = dict.fromkeys(rows, 0)
         opened = {split: (title, partial(iter, table)) for split, table in rows.items()}
         queries = {split: hub_tables.row_part(*table, _query, split) for split, table in opened.items()}

@@ -23,8 +23,8 @@ def topics_part(path: Path, split: str | None = None, field: str = "title") -> s
     """Return a part that reads the queries of a topic file, plain or `.gz`; the format is detected.
 
     Args:
-        path: `<top>` blocks with `<num>` and `<title>`, or `<topic>` elements of XML; lines of an id, a tab and a text;
-            or JSON Lines with `qid`, `query_id`, `id` or `_id`, and `title`, `query`, `text` or `contents`.
+        path: a file of `<top>` blocks with `<num>` and `<title>`, XML `<topic>` elements, lines of an id, a tab and a
+            text, or JSON Lines with `qid`, `query_id`, `id` or `_id`, and `title`, `query`, `text` or `contents`.
         split: the split of the queries.
         field: the tag with the text: title (or query, if there is no title), desc, narr, or any other tag.
     """

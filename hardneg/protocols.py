@@ -137,8 +137,7 @@ class IndexBackend(Protocol):
     def build(self, source: Any, path: Path, progress: Progress) -> int:
         """Build the index in folder `path` and return the number of documents.
 
-        source: for `"texts"`, pairs (doc_id, contents) in row order, read once; else the path of an encode stage's
-            folder.
+        source: for `"texts"`, pairs (doc_id, contents) in row order, read once; else the folder of a stage `encode`.
         """
 
     def open(self, path: Path, rows: RowLookup) -> Searcher:

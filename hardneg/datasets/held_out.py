@@ -49,7 +49,7 @@ class Withheld:
         return problems
 
     def left_of(self, documents: int, queries: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-        """Estimate the numbers of remaining documents, and of queries by split; ignores `halves` and `siblings`.
+        """Estimate the remaining documents, and the remaining queries by split, ignoring `halves` and `siblings`.
 
         queries: the number of queries by split, including `train`. Documents relevant to other splits stay.
         """

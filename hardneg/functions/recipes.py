@@ -72,7 +72,7 @@ class ChosenRecipe:
 
     @spelled_out
     def plan(self, **where: Unpack[Where]) -> "RecipePlan":
-        """Plan the steps and estimate their items and bytes, without running them.
+        """Plan the steps, and estimate the items and bytes of each, without running anything.
 
         Raises:
             RecipeError: the recipe has mistakes; the message lists all of them.
@@ -145,7 +145,7 @@ class ChosenRecipe:
 
 @dataclass(frozen=True)
 class RecipePlan:
-    """The steps of a recipe; rows: the estimate for each step, and whether the step is in the store."""
+    """The planned steps of a recipe. rows: the estimate for each step, and whether the step is in the store."""
 
     plan: "recipes.Plan" = field(repr=False)
     rows: "tuple[recipes.Estimate, ...]" = field(repr=False)

@@ -191,6 +191,8 @@ class MinedNegatives(StoredResult):
     def to_dataset(self, form: TableForm = "n-tuple", *, negatives: int = 8, scores: bool = False) -> Any:
         """Return the texts as a memory-mapped `datasets.Dataset`, in the sentence-transformers format `form`.
 
+        negatives: number per query, in mined order. scores: whether to add scores; rows with unknown ones are skipped.
+
         Raises:
             MissingDependency: `datasets` is not installed.
             UsageError: `negatives` is not a whole number above 0.

@@ -208,7 +208,7 @@ class Session:
             return self.execute(plan, until, force)
 
     def make_later(self, command: str, plan: "recipes.Plan", until: str | None = None) -> "recipes.Outcome":
-        """Run `make` on a plan that depends on another's results; `gc` keeps its artifacts until `command` succeeds."""
+        """Run `make` on a plan that uses another plan's results; `gc` keeps its artifacts until `command` succeeds."""
         with outputs.reserve(self.store, command, self.store.root, list(plan.keys.values())):
             return self.make(plan, until)
 

@@ -39,7 +39,7 @@ class Problem:
 
 
 def unreadable(error: errors.DataError, file: str, line: int) -> Problem:
-    """Convert a reader's error to a problem; its line is the one in the error message or, without one, `line`."""
+    """Convert a reader's error to a problem. line: used if the error message has no line number."""
     match = re.match(rf"{re.escape(file)}(?::(\d+))?: ", str(error))
     reason = str(error)[match.end() :] if match else str(error)
     line = int(match[1]) if match and match[1] else line
@@ -49,7 +49,7 @@ def unreadable(error: errors.DataError, file: str, line: int) -> Problem:
 
 @dataclass
 class SplitContents:
-    """The numbers of queries in a split, and of judgements with relevance above zero, zero and below zero."""
+    """The numbers of queries in a split, and of judgements with relevance above, at and below zero."""
 
     queries: int = 0
     relevant: int = 0

@@ -104,7 +104,7 @@ def row_part(
     parse: Callable[[str, int, Any], Iterable[source_files.Record]],
     split: str | None = None,
 ) -> source_files.Part:
-    """Return a part that converts the rows of `rows()` to records with `parse(title, number, row)`."""
+    """Return a part that reads `rows()` and converts each row with `parse(title, number, row)`; errors name `title`."""
 
     def read() -> Iterator[tuple[int, source_files.Record | DataError]]:
         try:

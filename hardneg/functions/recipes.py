@@ -86,8 +86,7 @@ class ChosenRecipe:
     def check(self, **where: Unpack[Where]) -> "tuple[recipes.Need, ...]":
         """Return the packages, data and models that a run needs; `missing` explains why one is unavailable.
 
-        Raises:
-            ModelError: nothing is missing, but a local model or reranker does not match the recipe.
+        Nothing is downloaded. Raises ModelError if nothing is missing, but a local model or reranker does not match.
         """
         problems, session = list[errors.HardnegError](), Session.of(where)
         needed = tuple(recipes.needs(self._planned(session, problems)))
@@ -254,8 +253,7 @@ def checked(
 ) -> base.Analysis:
     """Return an analysis with validated fields. types: artifact types by stage; flag: maps fields to names in errors.
 
-    Raises:
-        UsageError: a field is invalid; the message lists all mistakes, each with its field.
+    Raises UsageError if fields are invalid; the message lists all mistakes, each with its field.
     """
     try:
         return chosen.model_validate(chosen.arranged(fields, types))

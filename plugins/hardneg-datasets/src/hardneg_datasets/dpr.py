@@ -102,7 +102,7 @@ class DprCollection(source_files.PartedCollection):
 
     @classmethod
     def of(cls, passages: Path, questions: Mapping[str, Path], left_out: Sequence[str] = ()) -> "DprCollection":
-        """Return the collection with the given passage file and question files by split; left_out: notes to add."""
+        """Return the collection with the given passage file and question files by split. left_out: further notes."""
         counts: dict[str, Counter[str]] = {}
         queries, judged = (
             {
@@ -158,7 +158,10 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def passage(path: Path, number: int, line: str) -> Document | None:
-    """Parse a tab-separated line (id, text, title); return None for the header. Raises DataError if it is malformed."""
+    """Parse a tab-separated line of id, text and title with CSV quotes; return None for the header.
+
+    Raises DataError if the line is malformed.
+    """
     cells = _cells(path, number, line)
     if number == 1 and cells == _HEADER:
         return None

@@ -72,8 +72,7 @@ def find_published(name: str) -> Published:
 def fetch(download: Download, folder: Path, progress: runtime.Progress) -> bool:
     """Download one file and extract its members, if any; return False if everything was already there.
 
-    An archive is kept. Raises DataError if the download fails, or if the file differs from the published one, in which
-    case it is deleted.
+    An archive is kept. Raises DataError if the download fails or a file is not as published; a wrong file is deleted.
     """
     import pooch
 

@@ -18,9 +18,9 @@ class IrDatasets:
     """A dataset of the `ir_datasets` package, which downloads the files or explains how to get them.
 
     If the id has queries and qrels, such as `beir/scifact/test`, it is one split, named after the last part of the id
-    (`test` if that is no split name). If it has only documents, such as `msmarco-passage`, the splits are its subsets
-    train, dev (or valid) and test. A document's title and text (or body) are read; without these fields, its default
-    text is used. Queries without judgements are left out and noted.
+    (or `test` if that is not a split name). If it has only documents, such as `msmarco-passage`, its subsets train, dev
+    (or valid) and test are the splits. A document's title and text (or body) are read; without these fields, its
+    default text is used. Queries without judgements are left out and noted.
 
     Source: MacAvaney et al., "Simplified Data Wrangling with ir_datasets", SIGIR 2021.
 

@@ -16,10 +16,10 @@ _ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
 class Pyserini:
     """A folder of Pyserini's JSON documents, and topics and qrels for each split.
 
-    A document has an id (`id`, `_id` or `docid`), and either `contents`, or `text` and optionally `title`. A file has
-    one document per line, or is one JSON array. Topics are in `topics.SPLIT.*` or `queries.SPLIT.*` (tab-separated,
-    JSON Lines, or TREC's `<top>` blocks and `<topic>` elements), and qrels are in `qrels.SPLIT.txt` or `.tsv`. Queries
-    without judgements are left out and noted.
+    A document has an id (`id`, `_id` or `docid`), and either `contents`, or `text` and optionally `title`. Other fields
+    are ignored. A file has one document per line, or is one JSON array. Topics are in `topics.SPLIT.*` or
+    `queries.SPLIT.*` (tab-separated, JSON Lines, or TREC's `<top>` blocks and `<topic>` elements), and qrels are in
+    `qrels.SPLIT.txt` or `.tsv`. Queries without judgements are left out and noted.
 
     Args:
         source: the folder with the topics, the qrels and the corpus; each file plain or `.gz`.

@@ -1,4 +1,4 @@
-"""Train dense retrievers with hard negatives. Every verb is a function of this module, imported on first use."""
+"""Train dense retrievers with hard negatives. The functions of this module are imported on first use."""
 
 import sys
 from functools import cache
@@ -28,14 +28,14 @@ _APART = {
     "mteb_model": "hardneg-mteb",
     "push": "hardneg-hub",
 }
-"""Package under `plugins` that provides each of these names."""
+"""The package under `plugins` that provides each name."""
 
 
 @cache
 def type_checkers_imports(module: str) -> dict[str, tuple[str, str]]:
-    """Return the module and the original name of each name that a module imports under TYPE_CHECKING.
+    """Return, for each name that a module imports under TYPE_CHECKING, its source module and its name there.
 
-    An `import *` is listed under the name of the imported module.
+    For `import *`, the key is the name of the source module.
     """
     import ast
 
@@ -48,9 +48,9 @@ def type_checkers_imports(module: str) -> dict[str, tuple[str, str]]:
 
 
 def on_demand(module: str, name: str) -> Any:
-    """Return the object that a module imports under TYPE_CHECKING as `name`; for `import *`, the first one found.
+    """Import and return the object that a module imports as `name`, or by `import *`, under TYPE_CHECKING.
 
-    Packages use it as `__getattr__ = partial(on_demand, __name__)`. Raises AttributeError for other names.
+    Packages use it as `__getattr__ = partial(on_demand, __name__)`. Raises AttributeError for unknown names.
     """
     known = type_checkers_imports(module)
     if name in known:

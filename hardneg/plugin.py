@@ -1,4 +1,4 @@
-"""The public names for plugin packages, besides `hardneg.testing`: `from hardneg.plugin import Candidates`.
+"""The public names for plugin packages, as in `from hardneg.plugin import Candidates`; see also `hardneg.testing`.
 
 Each name is imported on first use. Names that are not listed here may change without notice.
 """

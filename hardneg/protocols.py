@@ -38,7 +38,7 @@ class NegativeMiner(Protocol):
 
 
 class QueryWriter(Protocol):
-    """A writer of synthetic queries that documents answer (`hardneg.writers`)."""
+    """A writer of synthetic queries for documents (`hardneg.writers`)."""
 
     version: ClassVar[int]
 
@@ -51,10 +51,10 @@ class QueryWriter(Protocol):
 
 @runtime_checkable
 class RunJoiner(Protocol):
-    """A miner that selects from several runs, and may reject the runs of a stage."""
+    """A miner that selects from several runs and can reject unsuitable ones."""
 
     def problems(self, runs: Sequence[str]) -> Iterator[str]:
-        """Yield one message for each problem with `runs`, the labels of the runs; called before any stage starts."""
+        """Yield one message per problem, given the labels of the runs; called before any stage starts."""
 
 
 class Loss(Protocol):
@@ -83,7 +83,7 @@ class Searcher(Protocol):
 
 @runtime_checkable
 class StoredSearcher(Searcher, Protocol):
-    """An opened index that also returns encoded documents, in the form that the encoder produces.
+    """An open index that also returns encoded documents, in the form that the encoder produces.
 
     An index with large documents may declare `at_once: int`, the number of documents to request at a time.
     """
@@ -94,7 +94,7 @@ class StoredSearcher(Searcher, Protocol):
 
 @runtime_checkable
 class DenseSearcher(Searcher, Protocol):
-    """An opened index that also returns its vectors."""
+    """An open index that also returns its vectors."""
 
     def vectors(self, rows: "NDArray[np.int64]") -> "NDArray[np.float32]":
         """Return the vectors at the given rows, int64 [n], as float32 [n, d], decoded and rotated back.
@@ -105,7 +105,7 @@ class DenseSearcher(Searcher, Protocol):
 
 @runtime_checkable
 class ProductSearcher(DenseSearcher, Protocol):
-    """An opened index whose vectors are M concatenated centroids, times the transposed rotation if there is one."""
+    """An open index with product quantization: a vector is M concatenated centroids, rotated back if necessary."""
 
     def codes(self, rows: "NDArray[np.int64]") -> "NDArray[np.uint8]":
         """Return the codes of the given rows, int64 [n], as uint8 [n, M]."""
@@ -114,7 +114,7 @@ class ProductSearcher(DenseSearcher, Protocol):
         """Return the centroids, float32 [M, C, d / M], with C = 256 for 8-bit codes."""
 
     def rotation(self) -> "NDArray[np.float32] | None":
-        """Return the rotation R, float32 [d, d]; R x is cut into M parts. None means no rotation."""
+        """Return the rotation R, float32 [d, d], or None if there is none; the codes quantize the M parts of R x."""
 
     def write_with_centroids(self, out: Path, centroids: "NDArray[np.float32]") -> None:
         """Write an index with the same type and codes, but new centroids, float32 [M, C, d / M], to folder `out`."""
@@ -137,14 +137,13 @@ class IndexBackend(Protocol):
     def build(self, source: Any, path: Path, progress: Progress) -> int:
         """Build the index in folder `path` and return the number of documents.
 
-        source: for `"texts"`, pairs (doc_id, contents) in row order, read once; else the path of an encode stage's
-            folder.
+        source: for `"texts"`, pairs (doc_id, contents) in row order, read once; else the folder of a stage `encode`.
         """
 
     def open(self, path: Path, rows: RowLookup) -> Searcher:
         """Open the index in folder `path` for search.
 
-        rows: function from document ids to rows, for an index that stores only document ids.
+        rows: maps document ids to row numbers, for an index that stores only document ids.
         """
 
 
@@ -174,13 +173,13 @@ class TrainableReranker(Reranker, Protocol):
     """
 
     def load(self, folder: Path | None) -> "CrossEncoder":
-        """Return the network that the options specify, or the one saved in `folder`, with these options.
+        """Return the network that the options specify or, given `folder`, the one saved there, with the same options.
 
         Repeated calls return the same weights. The network's `max_seq_length` is the maximum number of tokens per pair.
         """
 
     def fingerprint(self) -> str:
-        """Return a digest of what `load(None)` reads; cache keys use the digest instead of `LOCATION_OPTIONS`."""
+        """Return a digest of what `load(None)` reads; cache keys use it instead of the `LOCATION_OPTIONS`."""
 
 
 LOCATION_OPTIONS = ("source", "revision")
@@ -195,7 +194,7 @@ class DatasetLoader(Protocol):
         """Return the collection, open for streaming."""
 
     def fingerprint(self) -> str:
-        """Return a digest of the source content that changes whenever any byte that is read may have changed."""
+        """Return a digest of the source, which changes whenever a byte that is read may have changed."""
 
     def size_hint(self) -> int:
         """Return the approximate number of documents without reading every document; 0 if unknown."""
@@ -219,14 +218,14 @@ class HintsQueries(Protocol):
 
 @runtime_checkable
 class SessionWriter(Protocol):
-    """A query writer that opens a resource once for all documents, such as a network or server connections."""
+    """A query writer that opens a resource once for all documents, such as a neural network or server connections."""
 
     def writing(self, counts: MutableMapping[str, float], device: str | None) -> AbstractContextManager[QueryWriter]:
         """Return a context manager that yields the open writer and then adds usage, such as tokens, to `counts`."""
 
 
 class FilterTexts(Protocol):
-    """The texts that a filter may read in addition to ranked lists."""
+    """Access to the texts that a filter may read in addition to ranked lists."""
 
     def queries(self, query_ids: Sequence[str]) -> Sequence[str]:
         """Return the texts of the queries with these ids, in order."""
@@ -235,7 +234,7 @@ class FilterTexts(Protocol):
         """Return the documents with these ids, in order. Raises DataError if one is not in the corpus."""
 
     def answers(self, match: Literal["string", "regex"]) -> "AnswerFinder":
-        """Return a finder of the queries' short answers. Raises DataError if the queries have none."""
+        """Return a finder of the queries' short answers, as in `AnswerFinder`. Raises DataError if there are none."""
 
 
 class AnswerFinder(Protocol):
@@ -255,18 +254,18 @@ class NegativeFilter(Protocol):
     version: ClassVar[int]
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield, for each `Candidates` in order, the reasons to drop documents, by document id; other documents stay.
+        """Yield, for each `Candidates` in order, a reason for each document to drop, by document id.
 
-        The lists include positives for comparison; reasons to drop a positive are ignored. A document that a miner drew
-        from the corpus is in a separate list, with the score nan.
+        The lists include positives for comparison; reasons for positives are ignored. A document that a miner drew from
+        the corpus is in a separate list, with the score nan.
         """
 
 
 @runtime_checkable
 class ReadsContent(Protocol):
-    """A filter whose `path_options` are file paths; cache keys use a digest of the content, not the paths."""
+    """A filter with options that are file paths (`path_options`); cache keys use the files' digest, not the paths."""
 
     path_options: ClassVar[tuple[str, ...]]
 
     def fingerprint(self) -> str:
-        """Return a digest of the content of the files in `path_options`."""
+        """Return a digest of the contents of the files that `path_options` name."""

@@ -1,4 +1,4 @@
-"""`python -m hardneg.pyserini FOLDER` prints the Python lines with which Pyserini opens hardneg's outputs."""
+"""Run `python -m hardneg.pyserini FOLDER` to print Python code that opens hardneg's indexes in Pyserini."""
 
 import sys
 

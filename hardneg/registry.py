@@ -1,4 +1,4 @@
-"""Plugins by kind and name, from entry points; listing imports nothing, and loading imports one plugin."""
+"""Plugins, found by kind and name through entry points. Listing imports none of them; loading imports one."""
 
 import ast
 import contextlib
@@ -34,7 +34,7 @@ CHOICES = {
     "engine": {"local": "hardneg.stages.base:Local", "ray": "hardneg_ray.engine:Ray"},
     "regularizer": {"flops": "hardneg_sparse.flops:Flops"},
 }
-"""Options of runs and trainings chosen by name, with options of their own, like plugins; packages cannot add any."""
+"""Options of runs and trainings that are chosen by name and configured like plugins; packages cannot add any."""
 _MODELS = ("stages", "analyses")
 """Kinds whose plugins are pydantic models, not dataclasses: their recipe entries are more than flat options."""
 _PAPERS = (
@@ -76,14 +76,14 @@ OUTSIDE = {
     for kind, names in kinds.items()
     for name in names.split(", ")
 }
-"""The package in `plugins` of a checkout that provides each plugin, by kind and name; commands have the kind `apps`."""
+"""The package under `plugins` that provides each plugin, by kind and name; the kind of commands is `apps`."""
 _points: dict[tuple[object, ...], dict[str, importlib.metadata.EntryPoints]] = {}
-"""The entry points of hardneg by group, cached for one search path."""
+"""The entry points in hardneg's groups, by group, cached for one search path."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Plugin:
-    """An installed plugin: its entry point (`target`), its package, and the problem if it cannot be used."""
+    """An installed plugin. target: its entry point, `module:NAME`. problem: why it cannot be used, empty if it can."""
 
     kind: str
     name: str
@@ -94,7 +94,7 @@ class Plugin:
 
 
 def list_plugins(kind: str | None = None) -> list[Plugin]:
-    """Return the installed plugins of one kind or of all, without importing them; a clashing name is a `problem`."""
+    """Return the installed plugins of a kind, or of all kinds, without importing them; name clashes set `problem`."""
     plugins = []
     for each in KINDS if kind is None else (kind,):
         points = sorted(entry_points(each), key=lambda point: (point.name, _package(point)))
@@ -141,7 +141,7 @@ def plugin_names(kind: str) -> list[str]:
 
 
 def configure(kind: str, setting: "PluginSetting") -> Any:
-    """Return the plugin of `kind` that a setting specifies, built with the setting's options.
+    """Create the plugin of the given kind that a setting names, with the setting's options.
 
     Raises:
         PluginError: the plugin cannot be loaded, or options are unknown, missing or invalid; the message lists all.
@@ -182,7 +182,7 @@ def needs_of(loss: Any) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def plugin_errors(plugins: Iterable[Any]) -> Iterator[None]:
-    """Turn an exception in the block into PluginError if it passed through the package of a plugin outside hardneg."""
+    """Convert exceptions in the block to PluginError if they come from the external package of one of `plugins`."""
     try:
         yield
     except HardnegError:
@@ -259,10 +259,10 @@ def _plugin(kind: str, name: str) -> str:
 def faster(name: str) -> Any:
     """Return the module with faster code that an installed package provides as `name`; None if no package provides it.
 
-    passes: `arrange(network)` speeds up a copy of a network for inference; its vectors change only by rounding.
-    `packing(encoder, side, parts)` returns a layout of texts without padding, or None. search: `rough_search(device,
-    queries, vectors, dimension, k)` returns a search for the candidates of an exact search, or None if float32 is as
-    fast. The package `hardneg-fast-cpu` provides both.
+    Module `passes` has `arrange(network)`, which speeds up a network in place and changes its vectors only by rounding,
+    and `packing(encoder, side, parts)`, which returns a layout of texts without padding, or None. Module `search` has
+    `rough_search(device, queries, vectors, dimension, k)`, which returns a search for the candidates of an exact
+    search, or None if float32 is as fast. The package `hardneg-fast-cpu` provides both modules.
     """
     return next((point.load() for point in entry_points("faster") if point.name == name), None)
 
@@ -298,7 +298,7 @@ def _find_source(module: str) -> Path | None:
 
 
 def plugin_options(plugin: type[Any]) -> list[Mapping[str, str]]:
-    """Return a mapping for each option: `name`, `type`, `default` (empty: required), `meaning` from the docstring."""
+    """Return the `name`, `type`, `default` (empty if required) and `meaning` of each option of a plugin, as texts."""
     rows = []
     if hasattr(plugin, "model_fields"):
         for name, info in plugin.model_fields.items():

@@ -1,4 +1,4 @@
-"""Hard negatives inside sentence-transformers' trainers: `from hardneg.trainer import RefreshedNegatives`."""
+"""Hard negatives for the trainers of sentence-transformers: `from hardneg.trainer import RefreshedNegatives`."""
 
 from hardneg.integrations.adore_loss import AdoreLoss
 from hardneg.integrations.refresher import RefreshedNegatives

@@ -1,1 +1,1 @@
-"""The command line: the only part that talks to the terminal."""
+"""The command-line interface; no other part of hardneg uses the terminal."""

@@ -37,7 +37,7 @@ def complete_presets(context: typer.Context) -> list[str]:
 
 
 def complete_stages(context: typer.Context) -> list[str]:
-    """`dataset` and the stages of the command line's recipe, with its preset; empty if the recipe cannot be read."""
+    """Return `dataset` and the stages of the recipe on the command line; empty if the recipe cannot be read."""
     preset = context.params.get("preset")
     return _of_recipe(
         context, lambda source: ["dataset", *(recipes.expand(source, preset, ()).tree.get("stages") or ())]
@@ -65,7 +65,7 @@ def complete_kinds() -> list[str]:
 
 
 def complete_named_plugins(context: typer.Context) -> list[str]:
-    """The names of the installed plugins whose kind is on the command line."""
+    """Return the names of the installed plugins of the kind given on the command line."""
     kind = context.params.get("kind") or ""
     return complete_plugins(SINGULARS.get(kind, kind))()
 
@@ -106,13 +106,13 @@ def plain_flag(name: str) -> str:
 
 
 def flag_of(function: Callable[..., Any]) -> Callable[[str], str]:
-    """Return a function that maps names of arguments to their command-line names in the command of `function`."""
+    """Return a function that maps an argument of `function` to the name of its command-line option."""
     known = arguments_of(function)
     return lambda name: flag(known[name]) if name in known else plain_flag(name)
 
 
 def option_of(argument: Arg, *default: Any) -> Any:
-    """Return the typer option or positional argument; default: its default value, omitted inside `Annotated`."""
+    """Return an argument's typer option or positional argument; default: its default, omitted inside `Annotated`."""
     if argument.operand:
         return typer.Argument(metavar=argument.metavar, help=argument.help)
     completed = complete_words(*argument.words) if argument.words else None
@@ -162,7 +162,7 @@ def text_of(function: Callable[..., Any]) -> str:
 def shaped(
     function: Callable[..., None], parameters: Sequence[Parameter], text: str, called: Callable[[str], str] = plain_flag
 ) -> Callable[..., None]:
-    """Wrap a function for typer: `parameters` are its options, `text` its help; errors name arguments by `called`."""
+    """Wrap a function for typer with options `parameters` and help `text`; `called` names arguments in errors."""
 
     function.__doc__, function.__name__ = text, function.__name__.lstrip("_")
     run = console.flags_named(called)(function)
@@ -179,7 +179,7 @@ def click_command(name: str, run: Callable[..., None]) -> Any:
 
 
 def parameters(arguments: Mapping[str, Arg]) -> Iterator[Parameter]:
-    """Yield the option of each argument, and one `--option` for all plugins and `--engine-option` for the engine."""
+    """Yield an option for each argument, `--option` for options of plugins, and `--engine-option` for the engine's."""
     seen = set[str]()
     for each in arguments.values():
         yield parameter(each)

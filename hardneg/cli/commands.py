@@ -33,7 +33,7 @@ _OVERWRITE = keyword("overwrite", default=adaptor.OVERWRITE, annotation=bool)
 class Command:
     """A command that writes the result of a function to a folder or a gzipped run, and prints the result's counts.
 
-    shows: the shared options to offer. counts: the facts to print first, with their singular and plural nouns; if
+    shows: the shared options to offer. counts: the facts to print first, with their singular and plural nouns. If
     given, the other facts, except those in `unsaid`, follow as skipped items. run: whether the output is a run.
     """
 
@@ -115,7 +115,7 @@ _NEGATIVES: dict[str, tuple[Any, Any]] = {
 
 
 class NegativesTarget(NamedTuple):
-    """The output of a negatives command: the form, the negatives to write per query (None: all), and the files."""
+    """The output of a command that writes negatives: format, negatives per query (None: all), and files."""
 
     form: str
     negatives: int | None
@@ -159,7 +159,7 @@ class NegativesCommand(Command):
         return NegativesTarget(*(args[name] for name in _NEGATIVES)).checked()
 
     def write(self, args: Args, result: Any, session: TerminalSession) -> None:
-        """Write the negatives and, on request, dropped candidates. Raises UsageError if these were not recorded."""
+        """Write the negatives and, if requested, dropped candidates. Raises UsageError if the miner recorded none."""
         target = NegativesTarget(*(args[name] for name in _NEGATIVES))
         counts = {name: count for name, count in result.facts.items() if isinstance(count, int) and count}
         say(f"{counted(counts.pop('queries', 0), 'query')}, {counted(counts.pop('negatives', 0), 'negative')} mined")

@@ -26,13 +26,13 @@ _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u
 
 
 def visible(text: str) -> str:
-    r"""The text with control characters, bidirectional overrides and surrogates escaped, such as `\x1b`."""
+    r"""Return text with control characters, bidirectional overrides and surrogates escaped, as in `\x1b`."""
     return _STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 @contextmanager
 def flags_named(called: Callable[[str], str]) -> Iterator[None]:
-    """Make errors in the block name arguments by the flags that `called` returns, unless an error already has names."""
+    """Make errors in the block name arguments by the flags that `called` returns, unless they have flags already."""
     try:
         yield
     except HardnegError as error:
@@ -43,7 +43,7 @@ def flags_named(called: Callable[[str], str]) -> Iterator[None]:
 
 @contextmanager
 def stream(name: str) -> Iterator[None]:
-    """Add the name of a stream to system errors from the block that name no file, such as a full disk."""
+    """Add a stream's name to system errors in the block that have no file name, such as a full disk."""
     try:
         yield
     except OSError as error:
@@ -59,7 +59,7 @@ def say(text: object = "", err: bool = False, nl: bool = True) -> None:
 
 
 def say_next(steps: Iterable[tuple[str, str]]) -> None:
-    """Print next steps on stderr, each a sentence and the command to copy."""
+    """Print next steps on stderr: for each, a sentence and a command."""
     for sentence, command in steps:
         say(f"next: {sentence}\n  {command}", err=True)
 
@@ -87,7 +87,7 @@ def aligned(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def tell_left_out(counts: Mapping[str, int]) -> None:
-    """Print the number of skipped items for each reason with at least one item, one line per reason."""
+    """Print a line for each reason, with the number of items skipped for it; reasons without items are omitted."""
     for reason, count in counts.items():
         if count:
             say(f"  {reason}: {count}")
@@ -197,7 +197,7 @@ class Bars:
 
     @contextmanager
     def task(self, title: str, total: int | None, unit: str, done: int = 0) -> Iterator[Any]:
-        """Yield a bar that vanishes when the task ends, or prints lines outside terminals; done: items at the start."""
+        """Yield a bar that vanishes at the end or, outside a terminal, prints lines; done: items finished earlier."""
         if not self._console.is_terminal:
             with self._lines.task(title, total, unit, done) as bar:
                 yield bar
@@ -226,5 +226,5 @@ class Bars:
             )
 
     def note(self, text: str) -> None:
-        """Print one indented line on stderr, which stays on the screen."""
+        """Print one indented line on stderr; it stays on the screen when the bars vanish."""
         self._console.print(f"    {text}")

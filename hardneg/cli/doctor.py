@@ -20,7 +20,7 @@ _GIB = 1 << 30
 
 
 class Finding(NamedTuple):
-    """The result of one check: what it found and what that means. The state `broken`: the core cannot work."""
+    """The result of one check: what was found and what it means. State `broken` means that the core cannot work."""
 
     subject: str
     state: Literal["ok", "note", "missing", "broken"]
@@ -79,7 +79,7 @@ def _declared(name: str) -> dict[str, Any]:
 
 
 def examine(store: Path) -> Iterator[Finding]:
-    """Yield all findings in print order; store: the store's folder. A GPU is the only reason to import torch."""
+    """Yield all findings in print order; store: the store's folder. torch is imported only if there is a GPU."""
     checks: dict[str, Callable[[], Finding | list[Finding]]] = {
         "memory": _memory, "cpu": _cpu, "gpu": _gpu, "store": lambda: _disk(store), "faiss": _faiss, BM25: _java,
         "versions": _versions,

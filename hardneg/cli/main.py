@@ -1,4 +1,4 @@
-"""The `hardneg` command: its groups of commands, and its errors, each reported in one line with an exit code."""
+"""The `hardneg` command with all its subcommands; errors are reported in one line, with an exit code."""
 
 import errno
 import os
@@ -36,7 +36,7 @@ _CLOSED = (errno.EACCES, errno.EPERM)
 
 
 class PackageGroup(TyperGroup):
-    """A command group that includes commands of installed packages; the error for a missing command names its package.
+    """A command group with commands from installed packages; the error for a missing command names its package.
 
     An entry point of two words, such as `recipe verify`, belongs to the group `recipe`. The help imports no package.
     """
@@ -53,12 +53,12 @@ class PackageGroup(TyperGroup):
             raise PluginError(f"the command {point.name!r} ({point.value}) cannot be imported ({error})") from error
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of the built-in commands, followed by the sorted names of commands from packages."""
+        """Return the names of the built-in commands, followed by the sorted names of commands from packages."""
         own = super().list_commands(ctx)
         return [*own, *sorted({*self._brought()} - {*own})]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command, None if it is unknown; in the help, a package's command is a stub with a summary."""
+        """Return the command, or None if it is unknown. In the help, a package's command is a stub with a summary."""
         if cmd_name in self.commands or cmd_name not in (brought := self._brought()):
             return super().get_command(ctx, cmd_name)
         point = brought[cmd_name]
@@ -68,7 +68,7 @@ class PackageGroup(TyperGroup):
         return TyperCommand(cmd_name, callback=None, help=summary, rich_help_panel=self.panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the name, command and arguments; an error names the package of an unknown command, or similar ones."""
+        """Return a command's name, object and arguments; errors suggest a package to install, or similar commands."""
         known = (args[:1] and (args[0] in self.commands or args[0].startswith("-"))) or ctx.resilient_parsing
         if args and not known and args[0] not in (own := self.list_commands(ctx)):
             if where := not_installed(self.kind, self._within() + args[0]):
@@ -162,7 +162,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Run the command line; an error ends it with one line or, with HARDNEG_DEBUG=1, a traceback."""
+    """Run the command line; an error is reported in one line or, with HARDNEG_DEBUG=1, as a traceback."""
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)
     for each in (sys.stdout, sys.stderr):

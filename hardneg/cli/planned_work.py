@@ -1,4 +1,4 @@
-"""The session of a command: checks of outputs, one printed line per step, several processes, and printed plans."""
+"""The session of a command, which checks outputs, prints plans and steps, and coordinates several processes."""
 
 import os
 import shutil
@@ -41,8 +41,8 @@ _GRACE = 5.0
 class TerminalSession(Session):
     """The session of a command.
 
-    command: the command's name. targets: returns the outputs, or raises UsageError. plans: 0 to run the steps, 1 to
-    only show them, 2 to show them as JSON. held: contexts that are closed when the command ends.
+    command: the command's name. targets: returns the outputs, or raises UsageError. plans: 0 runs the steps, 1 only
+    shows them, 2 shows them as JSON. held: contexts that are closed when the command ends.
     """
 
     command: str = ""
@@ -56,11 +56,10 @@ class TerminalSession(Session):
         tell_once(note)
 
     def begin(self, recipe: Any, reads: Sequence[Path] = ()) -> Any:
-        """Reserve outputs and return the plan, None without a recipe; a temporary store then replaces a read-only one.
+        """Check and reserve the outputs, and return the plan of the recipe; with `plans`, show the plan and exit.
 
-        Raises:
-            UsageError: the recipe or an output name has mistakes, or an output is an input or an existing file of
-                another command.
+        Without a recipe, return None, and use a temporary store if the store is read-only. Raises UsageError if the
+        recipe or an output name has mistakes, or an output is an input or another command's file.
         """
         wrong, plan = list[UsageError](), None
         try:
@@ -88,10 +87,9 @@ class TerminalSession(Session):
         return plan
 
     def make(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
-        """Make, reuse or (if in `force`) rerun each step up to `until`; print a line per step. All processes call it.
+        """Create or reuse the artifacts of the steps up to `until`, and print a line per step. force: steps to rerun.
 
-        Raises:
-            UsageError: this process sees different files than the first process.
+        All processes must call it. Raises UsageError if this process and the first one see different files.
         """
         from hardneg.stages import Local
 
@@ -120,10 +118,9 @@ class TerminalSession(Session):
 
 
 def open_store(path: Path | None) -> Store:
-    """Open the store at `path` or the default store; a new one at `path` is announced.
+    """Open the store at `path`, or the default store if None; print a note if `path` does not exist yet.
 
-    Raises:
-        ArtifactError: the path is a file, or cannot be used as a store.
+    Raises ArtifactError if the path is a file, or cannot be used as a store.
     """
     store = usual_store(path)
     if path is not None and not store.root.exists() and world().rank == 0:
@@ -182,10 +179,9 @@ def metric_names(texts: Sequence[str]) -> list[str]:
 
 
 def values(arguments: Mapping[str, Arg], args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a function's own arguments by name, converted from the command line, without those that were not given.
+    """Return the function arguments given on the command line, converted, by name; shared ones are left out.
 
-    Raises:
-        UsageError: a text has the wrong form, or an option belongs to a plugin that was not given.
+    Raises UsageError if a text has the wrong form, or an option belongs to a plugin that was not given.
     """
     own = {name: each for name, each in arguments.items() if name not in SHARED}
     read = {name: args[name] for name in own if args.get(name) not in (None, [], ())}
@@ -233,7 +229,7 @@ def store_outputs(
     store: Store | None = None,
     plan: "recipes.Plan | None" = None,
 ) -> Outputs:
-    """Return a command's outputs; store: where they are recorded (default: the usual one); plan: what makes them."""
+    """Return a command's outputs. store: records them; None for the default store. plan: adds its inputs and keys."""
     keys: list[str] = []
     if plan is not None:
         inputs, keys = [*recipes.inputs_of(plan.recipe), *inputs], list(plan.keys.values())
@@ -263,7 +259,7 @@ def own_device(here: World, device: str | None) -> str:
 
 @contextmanager
 def together(device: str | None) -> Iterator[str | None]:
-    """Join the other processes and yield the device to use; only one process reports an error."""
+    """Join the other processes, if any, and yield the device of this one; only one process reports an error."""
     here = world()
     if here.size == 1:
         yield device
@@ -334,7 +330,10 @@ def _content(plan: "recipes.Plan", rows: "Sequence[recipes.Estimate]") -> dict[s
 
 
 def plan_table(rows: "Sequence[recipes.Estimate]", copies: Mapping[str, Mapping[int, str]] = {}) -> None:
-    """Print a row per step (one for all seeds of a stage) and totals, with seconds if the store has a similar step."""
+    """Print a row per step, or one for all seeds of a stage, and totals; copies: step names by stage and seed.
+
+    If the store has a similar step, the row also shows how long it took.
+    """
     stage_of = {copy: name for name, seeds in copies.items() for copy in seeds.values()}
     groups: dict[str, list[recipes.Estimate]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""`hardneg plugins` and `hardneg data`: installed plugins, a template for a new one, and the content of datasets."""
+"""The commands `hardneg plugins` and `hardneg data`: installed plugins, templates for new ones, and datasets."""
 
 import keyword
 import re

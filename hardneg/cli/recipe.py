@@ -1,4 +1,4 @@
-"""`hardneg recipe`, `hardneg start` and `hardneg artifacts`: recipes, a recipe for a folder, and the store."""
+"""The commands `hardneg recipe`, `hardneg start` and `hardneg artifacts`."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -84,7 +84,7 @@ def check(
     store: Path | None = STORE,
     as_json: bool = JSON,
 ) -> None:
-    """Check everything that a run needs, without downloading it; list missing items, and the downloads with sizes.
+    """Check everything that a run needs, without downloading; list what is missing and how large the downloads are.
 
     Example: hardneg recipe check star-passage --preset paper
     """

@@ -26,7 +26,7 @@ class Beir:
 
     Args:
         source: the folder with `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`, each plain or `.gz`.
-        judged: whether to read queries and qrels; false reads only the documents, from a folder without qrels.
+        judged: whether to read queries and qrels; if false, only the documents are read, and no qrels are needed.
     """
 
     source: str
@@ -88,7 +88,7 @@ class Beir:
 
 @dataclass(frozen=True)
 class BeirCollection(source_files.PartedCollection):
-    """A BEIR folder opened for streaming. All splits share a queries file; both sides may share a groups file."""
+    """An open BEIR folder. Splits share one queries file; documents and queries may share one groups file."""
 
     group_files: Mapping[Side, Path] = field(default_factory=dict)
     excluded_file: Path | None = None
@@ -102,18 +102,18 @@ class BeirCollection(source_files.PartedCollection):
         return any("answers" in text_lines.json_row(path, *line) for line in marked)
 
     def answers(self, split: str) -> Iterator[Answers]:
-        """Yield the answers to all queries, whatever `split` is, or none if no query has `answers`."""
+        """Return the answers to all queries, whatever the split; none if no query has `answers`."""
         path = Path(next(iter(self.queries_in.values())).name)
         rows = ((path, number, text_lines.json_row(path, number, line)) for number, line in text_lines.read_lines(path))
         answers = (Answers(text_lines.id_field(*row, "_id"), text_lines.texts_field(*row, "answers")) for row in rows)
         return answers if self.with_answers() else iter(())
 
     def groups(self, side: Side) -> Iterator[Membership]:
-        """Yield the memberships in the side's groups file, if any, which may list both documents and queries."""
+        """Return the memberships in the groups file of `side`, if any; a shared file lists documents and queries."""
         return qrels.read_groups(self.group_files[side]) if side in self.group_files else iter(())
 
     def excluded(self) -> Iterator[qrels.Exclusion]:
-        """Yield the query-document pairs in `excluded.tsv`; none if the file does not exist."""
+        """Return the query-document pairs in `excluded.tsv`; none if the file does not exist."""
         return qrels.read_excluded(self.excluded_file) if self.excluded_file else iter(())
 
     def parts(self) -> Iterator[source_files.Part]:

@@ -58,7 +58,7 @@ class Text(NamedTuple):
 
 
 def read_file(path: Path) -> Iterator[tuple[int, Text | DataError]]:
-    """Yield each document of a file with its line number, parsed by file suffix, or an error if it is unreadable."""
+    """Yield the line number and content of each document in a file, or an error; the suffix selects the parser."""
     try:
         yield from FORMS[path.suffix.lower()](path)
     except DataError as error:

@@ -44,9 +44,9 @@ def _words(pieces: Iterable[_Piece]) -> int:
 
 @dataclass(frozen=True)
 class Cutting:
-    """The limits of passages in words: `most` and `least` per passage, and at most `overlap` shared by neighbours.
+    """Limits for passages, in words: `least` and `most` per passage, and up to `overlap` shared with the next one.
 
-    Words are counted as in `word_spans`; a section with fewer than `least` words is joined with the next one.
+    Words are counted as in `word_spans`. A section with fewer than `least` words is joined with the next one.
     """
 
     most: int
@@ -54,7 +54,7 @@ class Cutting:
     overlap: int
 
     def passages(self, text: Text) -> Iterator[Passage]:
-        """Yield the passages of a document in order, each within one section and at most about `most` words long."""
+        """Yield the passages of a document, in order, cut at headings and sentences to about `most` words or fewer."""
         if text.whole:
             yield from (Passage(block.line, text.title, block.text) for block in text.blocks)
             return
@@ -121,7 +121,7 @@ class Documents:
     """A folder of documents, cut into passages by headings and sentences. It has no queries.
 
     A passage's id is `FILE:LINE` of its start (in a PDF, the page); its title consists of the headings above it. All
-    passages of a file form one group; in JSON Lines and CSV each row is a document, with `text` and optionally `title`.
+    passages of a file form one group. In JSON Lines and CSV, a row is a document with `text` and optionally `title`.
 
     Args:
         source: the folder to read.
@@ -130,7 +130,7 @@ class Documents:
             listed explicitly; each function and class is then one passage.
         words: the maximum passage length in words separated by white space (1.3 to 1.5 tokens each in most models); in
             scripts without spaces, such as Chinese, Japanese or Thai, every two characters are a word.
-        min_words: the minimum length; a shorter section or last passage is joined with its neighbour in the file.
+        min_words: the minimum length in words; a shorter section or last passage is joined with a neighbouring one.
         overlap: the maximum number of words, in whole sentences, that a passage shares with the next one.
         without: names of files to skip, such as files of queries.
     """
@@ -218,9 +218,9 @@ class Documents:
 
 @dataclass(frozen=True)
 class DocumentFolder:
-    """The passages of a folder's files, in the order of the file names.
+    """The passages of the files in a folder, ordered by file name.
 
-    files: the files to read. left_out: the number of other files by suffix. links: the links that are not followed.
+    files: the files to read. left_out: numbers of other files, by suffix. links: links that are not followed.
     """
 
     folder: Path
@@ -274,7 +274,7 @@ class DocumentFolder:
                     yield Membership(passage.doc_id, group)
 
     def notes(self) -> Sequence[str]:
-        """Return notes on the files not read, by suffix, the links not followed, and the files without text."""
+        """Return notes on files that are not read, links that are not followed, and files without text."""
         notes = [f"left out: {_suffix_counts(self.left_out)}, not included in `forms`"] if self.left_out else []
         if self.links:
             links = counted(len(self.links), "link")

@@ -1,4 +1,4 @@
-"""A collection with part of its training labels withheld for evaluation, or without some groups of documents."""
+"""A collection with part of its training labels withheld for evaluation, or with groups of documents removed."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ class Withheld:
     """Options to withhold documents and labels of split `train`; the choice depends only on the seed and the ids.
 
     Attributes:
-        unlabelled: the share of queries to move to split `unlabelled`, without judgements and answers.
+        unlabelled: the share of training queries to move to split `unlabelled`, without their judgements and answers.
         positives: the share of positives to hide from each remaining query with several; at least one always stays.
         seed: the random seed; with the same seed, a larger share withholds everything that a smaller share does.
         halves: whether to add half of each training positive's text to the corpus as an unlabelled document.
@@ -49,9 +49,9 @@ class Withheld:
         return problems
 
     def left_of(self, documents: int, queries: Mapping[str, int]) -> tuple[int, dict[str, int]]:
-        """Estimate how many documents, and how many queries of each split, remain, ignoring halves and siblings.
+        """Estimate the remaining documents, and the remaining queries by split, ignoring `halves` and `siblings`.
 
-        queries: the number of queries of each split, including `train`. Documents relevant to other splits stay.
+        queries: the number of queries by split, including `train`. Documents relevant to other splits stay.
         """
         remaining, others = queries[TRAIN] * (1 - self.groups), sum(queries.values()) - queries[TRAIN]
         unlabelled = round(remaining * self.unlabelled)
@@ -60,7 +60,7 @@ class Withheld:
         return round(documents * (1 - self.groups * trained)), splits | ({UNLABELLED: unlabelled} if unlabelled else {})
 
     def of(self, whole: Collection) -> "WithheldCollection":
-        """Return the collection without the withheld parts. Raises DataError if options need groups, but none exist."""
+        """Return `whole` without the withheld parts. Raises DataError if an option needs groups, but there are none."""
         if self.siblings is not None:
             whole = _reduce_groups(whole, self.siblings, self.seed)
         if self.groups:
@@ -96,37 +96,37 @@ class _Whole:
 
 @dataclass(frozen=True)
 class PartOfCollection(_Whole):
-    """A collection without the documents in `removed`, the queries in `removed_queries`, and judgements of either."""
+    """A collection without the documents in `removed`, the queries in `removed_queries`, and their judgements."""
 
     removed: frozenset[str]
     removed_queries: frozenset[str]
 
     def documents(self) -> Iterator[Document]:
-        """Yield the documents that are not removed."""
+        """Yield the remaining documents."""
         return (document for document in self.whole.documents() if document.doc_id not in self.removed)
 
     def queries(self, split: str) -> Iterator[Query]:
-        """Yield the queries of a split that are not removed."""
+        """Yield the remaining queries of a split."""
         return (query for query in self.whole.queries(split) if query.query_id not in self.removed_queries)
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """Yield a split's judgements between queries and documents that are not removed."""
+        """Yield a split's judgements of remaining documents for remaining queries."""
         judgements = (each for each in self.whole.qrels(split) if each.query_id not in self.removed_queries)
         return (each for each in judgements if each.doc_id not in self.removed)
 
     def answers(self, split: str) -> Iterator[Answers]:
-        """Yield the answers to the queries of a split that are not removed."""
+        """Yield the answers to the remaining queries of a split."""
         return (answer for answer in super().answers(split) if answer.query_id not in self.removed_queries)
 
     def notes(self) -> Sequence[str]:
-        """Return the notes of the whole collection, and one with the numbers of removed documents and queries."""
+        """Return the notes of the whole collection, and one on how many documents and queries were removed."""
         sizes = f"{counted(len(self.removed), 'document')} and {counted(len(self.removed_queries), 'query')}"
         return [*self.whole.notes(), f"withheld by group: {sizes}"]
 
 
 @dataclass(frozen=True)
 class WithheldCollection(_Whole):
-    """A collection whose withheld judgements are kept apart; splits other than `train` are unchanged."""
+    """A collection with some training judgements withheld and kept separately; its other splits are unchanged."""
 
     shares: Withheld
 
@@ -158,7 +158,7 @@ class WithheldCollection(_Whole):
         return (query for query in self.whole.queries(TRAIN) if self._moves(query.query_id) == moved)
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """Yield the judgements of one split that are not withheld."""
+        """Yield the judgements of one split, except the withheld ones."""
         if split == UNLABELLED:
             return iter(())
         if split != TRAIN:
@@ -166,14 +166,14 @@ class WithheldCollection(_Whole):
         return (judgement for judgement in self.whole.qrels(TRAIN) if not self._withholds(judgement))
 
     def answers(self, split: str) -> Iterator[Answers]:
-        """Yield the answers to the queries of one split; none for unlabelled queries, as answers are labels."""
+        """Yield the answers to the queries of one split; unlabelled queries have none, since answers are labels."""
         if split == UNLABELLED:
             return iter(())
         answers = super().answers(split)
         return answers if split != TRAIN else (item for item in answers if not self._moves(item.query_id))
 
     def withheld(self) -> Iterator[Judgement]:
-        """Yield the withheld judgements, and a judgement for the half of each relevant document if halves are added."""
+        """Yield the withheld judgements and, if halves are added, a judgement of the half of each relevant document."""
         for judgement in self.whole.qrels(TRAIN):
             if self._withholds(judgement):
                 yield judgement

@@ -1,4 +1,4 @@
-"""Collections on the Hugging Face hub or in local folders of the same layout, as streams of numbered table rows."""
+"""Collections on the Hugging Face hub, or in local folders with the same layout, read as streams of table rows."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -19,7 +19,7 @@ _SCRIPT = re.compile(r"scripts are no longer supported, but found (\S+)")
 
 @dataclass(frozen=True)
 class HubTable:
-    """The location of one table; values that are None are derived from the loader's `source` and the usual layouts.
+    """The location of one table; for values that are None, the loader derives defaults from its `source`.
 
     repo: a hub id or a local folder.
     config: the configuration of the repository; in a plain local folder, the subfolder or file stem.
@@ -45,7 +45,7 @@ class HubTable:
 
 
 def open_table(table: HubTable) -> dict[str, Any]:
-    """Open the table's splits for streaming; return datasets by split name (`validation` is `dev`).
+    """Open a table's splits for streaming; return the datasets by split name, with `validation` renamed to `dev`.
 
     Raises:
         DataError: the table cannot be reached, or does not have the requested split.
@@ -104,7 +104,7 @@ def row_part(
     parse: Callable[[str, int, Any], Iterable[source_files.Record]],
     split: str | None = None,
 ) -> source_files.Part:
-    """Return a part whose records `parse(title, number, row)` returns for each row of `rows()`; errors name `title`."""
+    """Return a part that reads `rows()` and converts each row with `parse(title, number, row)`; errors name `title`."""
 
     def read() -> Iterator[tuple[int, source_files.Record | DataError]]:
         try:
@@ -120,7 +120,7 @@ def row_part(
 
 
 def table_digest(table: HubTable) -> str:
-    """Return the identity of a repository's content: a digest of the local files, or the hub's commit.
+    """Return a digest of a table's local files or, for a hub repository, the hash of its commit.
 
     If `revision` is a full commit hash, it is returned unchanged; any other revision is looked up on the hub.
 
@@ -188,7 +188,7 @@ class TableLoader:
         raise NotImplementedError
 
     def look_up(self) -> Lookup:
-        """Return a note of the approximate number of documents, if known. Raises DataError if a lookup fails."""
+        """Return a note on the number of documents, if it is known. Raises DataError if a table cannot be reached."""
         documents, *_ = [self._rows(table) for table in self.tables()]
         return Lookup(note=f"about {documents:,} documents" if documents else "")
 
@@ -204,7 +204,7 @@ class TableLoader:
             return sum(split.num_examples or 0 for split in splits.values())
 
     def corpus_rows(self) -> tuple[str, Any]:
-        """Return the corpus title and a function that returns its rows. Raises DataError unless there is one split."""
+        """Return the corpus title and a function that reads its rows. Raises DataError unless it has one split."""
         table = self.tables()[0]
         splits = open_table(table)
         if len(splits) != 1:
@@ -230,21 +230,21 @@ class Columns:
 class HuggingFace(TableLoader):
     """A corpus, queries and qrels on the hub, streamed with `datasets`; code from the repository is never executed.
 
-    `source` is a hub id or a local folder. By default, the tables `corpus` and `queries` are the
-    configurations with these names. The qrels are the repository `source`-qrels if `source` is a BeIR repository, the
-    folder `qrels` of a local `source`, or otherwise the configuration `default`. The splits come from the qrels;
-    `validation` is named `dev`. Ids may be integers. If the query table has a split with the name of a qrels split,
-    that split is read, otherwise the whole table; queries without judgements are left out and noted.
+    By default, the tables `corpus` and `queries` are the configurations with these names. The qrels are the
+    repository `source`-qrels if `source` is a BeIR repository, the folder `qrels` if `source` is a local folder with
+    one, or otherwise the configuration `default`. Each split of the qrels is a split of the collection; `validation` is
+    renamed to `dev`. If the query table has a split with the same name, only that split of it is read. Ids may be
+    integers. Queries without judgements are left out and noted.
 
-    MS MARCO passages are `HuggingFace("mteb/msmarco")`; the splits are train, dev and test. A repository with a
-    loading script is refused. A commit hash as `revision` pins the data and needs no look-up on the hub.
+    MS MARCO passages are `HuggingFace("mteb/msmarco")`, with splits train, dev and test. A repository with a loading
+    script is refused. A commit hash as `revision` pins the data and needs no look-up on the hub.
 
     Args:
-        source: a hub id, or a local folder of the same layout.
+        source: a hub id, or a local folder with the same layout.
         revision: a branch, tag or commit of the repository.
         corpus: the table of documents, by default the configuration `corpus`.
         queries: the table of queries, by default the configuration `queries`.
-        qrels: the table of judgements, by default found as described above.
+        qrels: the table of judgements; the default is described above.
         columns: the names of the columns, by default BEIR's names.
     """
 
@@ -289,7 +289,7 @@ class HuggingFace(TableLoader):
         yield Judgement(query_id, doc_id, int(grade))
 
     def fingerprint(self) -> str:
-        """Return a digest of the local files or the hub's commits, and of the options."""
+        """Return a digest of the options and of the local files or the hub's commit hashes."""
         tables = self.tables()
         content = [table_digest(table) for table in tables]
         layout = [[table.config, table.split] for table in tables]

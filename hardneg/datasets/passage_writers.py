@@ -18,9 +18,9 @@ def _check_words(words: tuple[int, int]) -> None:
 
 @dataclass(frozen=True)
 class Heading:
-    """Uses the title of a passage, which resembles a real query, as the query and removes it from the passage.
+    """Uses the title of a passage as the query, since titles resemble real queries, and removes it from the passage.
 
-    A passage gets at most one query, however many are requested, and none without a title.
+    A passage gets at most one query, however many are requested, and none without a usable title.
 
     Args:
         words: the minimum number of words in a usable title.
@@ -31,7 +31,7 @@ class Heading:
     words: int = 2
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """Yield each document's title as a query, and the document without it; without a usable title, no query."""
+        """Yield each document without its title, which becomes the query, or unchanged if the title is unusable."""
         for document in documents:
             title = " ".join(document.title.split())
             fits = count > 0 and len(word_spans(title)) >= self.words and bool(document.text.strip())
@@ -57,7 +57,7 @@ class FirstSentence:
         _check_words(self.words)
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """Yield the first docstring sentence of each document, if usable, and the document without the docstring."""
+        """Yield each document without its docstring, whose first sentence is the query, or unchanged if unusable."""
         for document in documents:
             body = getattr(pydocs.parsed(document.text), "body", [])
             node = body[0] if len(body) == 1 and count > 0 and isinstance(body[0], pydocs.Definition) else None
@@ -76,7 +76,7 @@ class InverseCloze:
     At least one sentence stays in the passage. A repeated sentence is removed everywhere.
 
     Source: Lee et al., Latent Retrieval for Weakly Supervised Open Domain Question Answering (ACL 2019): the Inverse
-    Cloze Task. In the paper, a sentence stays in its passage in 10% of the cases.
+    Cloze Task. In the paper, a sentence stays in its passage in 10% of cases.
 
     Args:
         kept: the share of queries whose sentence stays in the passage.
@@ -114,7 +114,7 @@ class Crop:
     The spans may overlap, so that a model still learns to match shared words.
 
     Source: Izacard et al., Unsupervised Dense Information Retrieval with Contrastive Learning (TMLR 2022):
-    independent random crops. Words are counted here, not tokens.
+    independent random crops. Here, lengths are counted in words, not tokens.
 
     Args:
         shortest: the length of the shortest span, as a share of the passage's words.
@@ -135,7 +135,7 @@ class Crop:
             raise PluginError(f"words must be at least 4, not {self.words}")
 
     def write(self, documents: Iterable[Document], *, count: int, seed: int) -> Iterator[Written]:
-        """Yield up to `count` spans of each document, and the document cut to another; no spans of a short document."""
+        """Yield up to `count` spans of each document, and the document cut to one more; short ones stay unchanged."""
         for document in documents:
             words = word_spans(document.text)
             if len(words) < self.words:

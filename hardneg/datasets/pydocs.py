@@ -76,7 +76,7 @@ def first_sentence(docstring: str) -> str:
 
 
 def definitions(tree: ast.Module) -> Iterator[tuple[str, Definition]]:
-    """Yield the dotted name and node of each outermost or documented function or class, in source order."""
+    """Yield the dotted name and node of each function or class that is outermost or documented, in source order."""
     waiting: list[tuple[ast.AST, str]] = [(tree, "")]
     while waiting:
         node, name = waiting.pop()
@@ -93,9 +93,9 @@ def _children(node: ast.AST) -> list[ast.AST]:
 
 
 def code_of(node: Definition, file: SourceFile, docstring: bool = False) -> str:
-    """Return a definition's code, verbatim from `def` or `class` on, with or without the docstring.
+    """Return a definition's source code, from `def` or `class` on. docstring: whether to keep the docstring.
 
-    The bodies of documented definitions within it become `...`, so that no passage contains the body or docstring
+    The bodies of nested definitions with docstrings become `...`, so that no passage contains the body or docstring
     of another. Decorators, empty lines and common indentation are removed.
     """
     own, position, parts = node.body[0], file.at(node.lineno, 0), []
@@ -190,7 +190,7 @@ def read_docstrings(package: str, left_out: Counter[str], seen: set[bytes]) -> I
     Args:
         package: the top-level name of a package.
         left_out: a counter of skipped items by reason, updated here.
-        seen: digests of the files read so far; a file whose digest is already known is skipped.
+        seen: digests of the files read so far, updated here; copies of these files are skipped.
     """
     root = find_package(package)
     for path in _source_files(root):
@@ -245,7 +245,7 @@ class SplitShares(NamedTuple):
         return {"train": 1 - self.dev - self.test, "dev": self.dev, "test": self.test}
 
     def split(self, item_id: str) -> str:
-        """Return the split of an id, given the seed and the shares; a larger test share keeps all `test` ids."""
+        """Return the split of an id, drawn with the seed; a larger test share only adds ids to `test`."""
         share = runtime.derive_seed(self.seed, "split", item_id) / 2**64
         if share < self.test:
             return "test"
@@ -253,7 +253,7 @@ class SplitShares(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A summary as a query, and its passage; all queries of a group are in the same split."""
+    """A docstring's summary, which is the query, and its passage; all queries of a group are in the same split."""
 
     doc_id: str
     query: str
@@ -263,7 +263,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class PyDocs:
-    """A task on installed packages: find the docstring that a one-line summary belongs to; needs no download.
+    """A retrieval task on installed packages, without a download: find the docstring that a summary belongs to.
 
     A docstring's first paragraph is the query, and the rest is its passage, with relevance 1. Passages with equal
     summaries are all relevant to one query. Near-duplicates (`numpy.mean`, `DataFrame.mean`) stay: they are the hard
@@ -405,14 +405,14 @@ class PyDocsCollection:
         return (query for query, _ in self.by_split[split])
 
     def qrels(self, split: str) -> Iterator[Judgement]:
-        """Yield a judgement with relevance 1 for each query of a split with each passage that it summarises."""
+        """Yield a judgement with relevance 1 for each query of a split and each passage that it summarises."""
         return (Judgement(query.query_id, doc_id, 1) for query, doc_ids in self.by_split[split] for doc_id in doc_ids)
 
     def notes(self) -> Sequence[str]:
-        """Return one note per reason for leaving out files, docstrings or passages, with the count."""
+        """Return one note per reason, with the number of files, docstrings or passages that were left out."""
         return [f"left out: {count} {reason}" for reason, count in sorted(self.left_out.items()) if count]
 
 
 def text_key(text: str) -> str:
-    """Return case-folded text without final spaces, full stops and colons, so that equal queries have equal keys."""
+    """Return a key that equal queries share: the case-folded text without final spaces, full stops and colons."""
     return text.casefold().rstrip(" .:")

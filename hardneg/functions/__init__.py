@@ -1,1 +1,1 @@
-"""The public functions, called from Python and wrapped by commands, with their arguments and results."""
+"""The public Python functions, which the commands also call, and their arguments and results."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 REQUIRED: Any = ...
-"""Default of a required argument."""
+"""The default that marks an argument as required."""
 
 MACHINE, WRITTEN = "Machine", "Output"
 _FEW = 4
@@ -30,12 +30,12 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Arg:
-    """The help of an argument, and the parts of its command-line form that its name, type and default do not determine.
+    """The help text of an argument, and the properties of its option that do not follow from name, type and default.
 
-    objects: additional types accepted from Python. cli: the command-line type; a dict is a repeatable NAME=VALUE. flag:
-    the option's name; same: aliases. default: replaces None in the signature. plugin: the plugin kind of the value;
-    `--option` then sets its options. panel: the option's group in the help. words: completions; metrics: whether to
-    complete metric names. least: the minimum value. operand: whether the argument is positional.
+    objects: a text on the objects that Python code may also pass. cli: the command-line type; a dict is a repeatable
+    NAME=VALUE. flag: the option's name; same: aliases. default: replaces None in the signature. plugin: the kind of
+    plugin that the value names; `--option` sets the plugin's options. panel: the heading in the help. words:
+    completions; metrics: whether to complete metric names. least: the minimum. operand: whether it is positional.
     """
 
     help: str
@@ -115,7 +115,7 @@ class Where(TypedDict, total=False):
 
 
 Split = Annotated[str | None, Arg("Split of the queries.", default="test")]
-"""None stands for the default, or for the only split of an in-memory dataset."""
+"""None selects the default or, if a dataset in memory has only one split, that split."""
 TrainSplit = Annotated[Split, replace(get_args(Split)[1], default="train")]
 VectorIndex = Annotated[
     str | Path | Any,
@@ -156,7 +156,7 @@ def arg_of(annotation: Any) -> Arg | None:
 
 
 def arguments_of(function: Callable[..., Any]) -> dict[str, Arg]:
-    """Return the arguments of a function by name, each with its default; shared arguments come last."""
+    """Return a function's arguments by name, with names, types and defaults filled in; shared arguments come last."""
     arguments = {}
     for each in inspect.signature(function).parameters.values():
         if each.kind != Parameter.VAR_KEYWORD and (arg := arg_of(each.annotation)):
@@ -188,9 +188,9 @@ def _form(annotation: Any) -> Any:
 
 
 def spelled_out(function: _Function, options: type | None = None) -> _Function:
-    """Return the function with a signature that lists the arguments of `**options: Unpack[...]`, for notebooks.
+    """Spell out the keywords of `**name: Unpack[...]` in a function's signature, for notebooks; return the function.
 
-    options: the TypedDict to list; a function for which it is given keeps its `**` parameter for further arguments.
+    options: the TypedDict to list if `**name` has another annotation; `**name` then stays, for further arguments.
     """
     signature = inspect.signature(function)
     *named, rest = signature.parameters.values()
@@ -218,21 +218,21 @@ def names_of(argument: str, value: Any) -> list[str]:
 
 
 def name_of(argument: str, value: Any) -> str:
-    """Return the value, a non-empty string. Raises UsageError for other values."""
+    """Return `value` if it is a non-empty string. Raises UsageError otherwise."""
     if isinstance(value, str) and value:
         return value
     raise refused(argument, value, "a name")
 
 
 def mapping_of(argument: str, value: Any) -> dict[str, Any]:
-    """Return a mapping as a dict. Raises UsageError for other values."""
+    """Return a mapping as a dict. Raises UsageError if the value is not a mapping."""
     if isinstance(value, Mapping):
         return dict(value)
     raise refused(argument, value, "a dict of values by name")
 
 
 def file_path(value: Any, argument: str = "path") -> Path:
-    """Return a path with `~` expanded. Raises UsageError for other types, empty paths and names that are too long."""
+    """Return a path with `~` expanded. Raises UsageError if the value is not a valid path."""
     text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if isinstance(text, str) and text and "\0" not in text and max(map(len, text.split("/"))) <= 255:
         return Path(text).expanduser()
@@ -282,12 +282,11 @@ def plugin_settings(argument: str, value: Any) -> list[dict[str, Any]]:
 
 
 def stage(verb: str, fields: Mapping[str, Any], names: Mapping[str, str] = {}) -> dict[str, Any]:
-    """Validate fields and return the recipe stage of a verb; a field left at its default None is omitted.
+    """Validate fields and return a recipe's stage of kind `verb`; fields left at a default of None are omitted.
 
     fields: values by path, such as `depth` or `tuning.grid`. names: argument names for messages, by path.
 
-    Raises:
-        UsageError: a value is invalid; the message lists all invalid values.
+    Raises UsageError if values are invalid; the message lists all of them.
     """
     from pydantic import TypeAdapter, ValidationError
 

@@ -1,4 +1,4 @@
-"""`evaluate`: scores of runs as trec_eval computes them, and paired tests."""
+"""The function `evaluate`, which scores runs as trec_eval does and tests their differences."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -54,8 +54,8 @@ def evaluate(
 ) -> "Evaluation":
     """Score runs against relevance judgements, as trec_eval does, and test the differences between them.
 
-    Means are over all judged queries: a query without results or relevant documents scores 0. answer@k is the share of
-    questions with an answer in the top k, over the dataset's questions that have answers. By default,
+    Means are over all judged queries; a query without results, or without relevant documents, scores 0. answer@k is the
+    share of questions with an answer in the top k; questions without known answers are not counted. By default,
     judgements come from the dataset or, without one, from the dataset that the first run searched.
 
     Raises:
@@ -75,10 +75,10 @@ def evaluate(
 
 @dataclass(frozen=True)
 class RunsToScore:
-    """The runs to score, by label, and the metrics, judgements and tests to use.
+    """The runs to score, and the metrics, judgements and tests to use.
 
-    baselines: labels of the runs to compare with. qrels: judgements or their file; None to use the dataset's.
-    dataset: the dataset's name or None; read: opens the collection. fields: the fields of stage `evaluate`.
+    files: run files by label. baselines: labels of the runs to compare with. qrels: judgements or their file; None for
+    the dataset's. dataset: its name, or None. read: opens the collection. fields: the options of stage `evaluate`.
     """
 
     files: Mapping[str, Path]
@@ -92,7 +92,7 @@ class RunsToScore:
 
     @classmethod
     def of(cls, session: Session, arguments: Mapping[str, Any]) -> "RunsToScore":
-        """Read the arguments of `evaluate`. Raises UsageError for invalid arguments."""
+        """Return the runs to score, given the arguments of `evaluate` by name. Raises UsageError if one is invalid."""
         names = ("relevance_level", "significance_level", "equivalence_margin", "query_groups", "by_group")
         fields = {name: arguments[name] for name in (*names, "answer_match") if name in arguments}
         metrics = list(dict.fromkeys(names_of("metrics", arguments.get("metrics", ())) or METRICS))
@@ -121,13 +121,13 @@ class RunsToScore:
         return None if self.dataset is None else self.read()
 
     def grades(self) -> "formats.qrels.Qrels":
-        """Return the given judgements or, without any, those of the collection's split; empty without a collection."""
+        """Return the given judgements, else those of the collection's split, else an empty dict."""
         if self.qrels is not None:
             return formats.qrels.read_qrels(self.qrels) if isinstance(self.qrels, Path) else self.qrels
         return {} if self.collection is None else self.collection.judged(self.split)
 
     def measured(self) -> "evaluation.metrics_json.Measured":
-        """Return the scores of each run against judgements and answers, with notes but without tests.
+        """Return the scores of each run against judgements and answers, with notes but without significance tests.
 
         Raises UsageError if judgements or answers are missing, and DataError if no query of a run is judged.
         """
@@ -189,7 +189,7 @@ def _collection(dataset: str, session: Session) -> "formats.collection.StoredCol
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The scores of runs: means, scores by query, intervals and paired tests. reads: the input files."""
+    """The scores of runs: means, scores by query, intervals and paired tests. reads: inputs not to be overwritten."""
 
     measured: "evaluation.metrics_json.Measured" = field(repr=False)
     reads: Sequence[Path] = field(default=(), repr=False, compare=False)
@@ -221,8 +221,7 @@ class Evaluation:
     def to_pandas(self) -> Any:
         """Return a `pandas.DataFrame` with columns `run`, `metric`, `mean`, and `low` and `high` of a 95% interval.
 
-        Raises:
-            MissingDependency: pandas is not installed.
+        Raises MissingDependency if pandas is not installed.
         """
         try:
             from pandas import DataFrame
@@ -236,10 +235,9 @@ class Evaluation:
         return DataFrame(rows)
 
     def write(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a metrics file for `hardneg.analyze` and reports, replacing an earlier one.
+        """Write a metrics file for `hardneg.analyze` and reports, replacing one that this method wrote earlier.
 
-        Raises:
-            UsageError: the path is an input, or another writer's file exists there and `overwrite` is not set.
+        Raises UsageError if the path is an input, or another writer's file exists there and `overwrite` is not set.
         """
         with results.writing("Evaluation.write", [path], overwrite, reads=self.reads) as (file,):
             evaluation.metrics_json.write_metrics(file, self.measured)

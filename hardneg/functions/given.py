@@ -1,4 +1,4 @@
-"""Datasets, judgements and runs, given to functions as a name, a path or an object in memory."""
+"""Arguments for datasets, judgements and runs: a name, a path or an object in memory."""
 
 import json
 import os
@@ -25,9 +25,9 @@ _LARGEST = 3.4028234663852886e38  # of 32 bits
 def keep_result(
     store: Store, artifact_type: str, origin: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any] | None]
 ) -> Artifact:
-    """Return the artifact with this origin from the store, or create it with `make`, which fills a folder.
+    """Return the artifact with the given origin from the store, or create it with `make`.
 
-    origin: the artifact's name, and all that determines its contents. make: may return facts.
+    origin: the artifact's name, and everything that determines its content. make: fills a folder; may return facts.
     """
     key = digest({name: value for name, value in origin.items() if name != "name"})
     with store.lock(key):
@@ -70,7 +70,7 @@ def split_of(dataset: Dataset, usual: str) -> str:
 
 
 def named_qrels(qrels: AnyQrels | None) -> Path | Qrels | None:
-    """Return the path of a file of judgements, checked grades by query id and document id, or None if `qrels` is.
+    """Convert judgements to a path or, if in memory, to checked grades by query id and document id; None stays None.
 
     Raises:
         UsageError: the value is neither a path nor a mapping.
@@ -220,7 +220,7 @@ def write_beir(
 
 
 def run_file(run: AnyRun, store: Store) -> Path:
-    """Return the file of a run; an in-memory run is written to the store.
+    """Return the path of a run; a run in memory is first written to the store.
 
     Raises:
         UsageError: the object has an unsupported type.
@@ -275,7 +275,7 @@ def is_run(run: Mapping[str, Any]) -> bool:
 
 
 def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
-    """Return the files of runs by label; labels are a dict's keys or, otherwise, the names of files and results.
+    """Return run files by label. The labels are the keys of a dict, or else the names of the files and results.
 
     Raises:
         UsageError: there are no runs, or two runs have the same label.
@@ -300,7 +300,7 @@ def labelled_runs(argument: Any, store: Store) -> dict[str, Path]:
 
 
 def run_labels(paths: Sequence[Path]) -> dict[Path, str]:
-    """Return a label for each run file: its name, with parent folders if needed. Raises UsageError for equal paths."""
+    """Return unique labels by path: file names, with parent folders if needed. Raises UsageError for equal paths."""
     labels: dict[Path, str] = {}
     for path in paths:
         if path in labels:

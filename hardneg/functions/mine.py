@@ -1,4 +1,4 @@
-"""`mine`, `train` and `write_queries`: hard negatives, models trained on them, and queries written from passages."""
+"""The functions `mine`, `train` and `write_queries`, which mine negatives, train models, and generate queries."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -54,10 +54,10 @@ def mine(
 ) -> results.MinedNegatives:
     """Mine hard negatives and write them in the format of a training program.
 
-    Vectors, run and negatives are saved in the store, so repeating the call or writing another format is fast.
+    The vectors, run and negatives are saved in the store, so repeating the call or writing another format is fast.
 
     Raises:
-        UsageError: two arguments exclude each other, or an argument needs another one.
+        UsageError: two arguments conflict, or an argument requires another one.
         RecipeError: an option of the miner is unknown, or a value is invalid.
         DataError: the dataset or the run is malformed.
 
@@ -116,14 +116,14 @@ def train(
 
 
 def mining_stages(mined: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    """Return stages `encode`, `search` and `mine`; mined: fields of `mine`; depth: documents to search per query."""
+    """Return stages `encode`, `search` and `mine`. mined: the fields of `mine`. depth: documents per query."""
     searched = arguments.stage("search", {"depth": depth})
     searched |= {"index": ENCODED, "split": mined["split"], **list_options(mined)}
     return {ENCODED: {"stage": "encode"}, SEARCHED: searched, MINED: {**mined, "runs": {"dense": SEARCHED}}}
 
 
 def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
-    """Return search options for mining: `positives`, to append missed positives, if plugins need their scores."""
+    """Return search options for mining: `positives`, which appends missed positives, if a plugin needs their scores."""
     from hardneg.fields import parse_setting
     from hardneg.mining.choosing import compares
 
@@ -135,7 +135,7 @@ def list_options(mining: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def training_stage(fields: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stage `train`; an option sets the field with its name or, if there is none, an entry of `options`."""
+    """Return a stage `train`. Each option sets the field with the same name or, without one, a key of `options`."""
     known = {*load_plugin("stages", "train").model_fields} - {"stage", "options", *fields}
     own = {name: value for name, value in options.items() if name in known}
     within = {name: value for name, value in options.items() if name not in known}

@@ -1,4 +1,4 @@
-"""`load_recipe` and `analyze`: recipes to change, plan, check and run, and analyses of results."""
+"""The functions `load_recipe` and `analyze`: recipes to change, plan, check and run, and analyses of results."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ from hardneg.store import Artifact, Outputs, Store, Target, Words
 
 
 def load_recipe(name: str | Path, preset: str | None = None) -> "ChosenRecipe":
-    """Load a shipped recipe or a recipe file, to change, plan, check or run.
+    """Load a shipped recipe or a recipe file, to change, plan, check or run it.
 
     Args:
         name: a name from `hardneg recipe list`, or a path.
@@ -39,7 +39,7 @@ def load_recipe(name: str | Path, preset: str | None = None) -> "ChosenRecipe":
 
 @dataclass(frozen=True)
 class ChosenRecipe:
-    """A recipe with a preset and changed values; `set` returns a new one. live: values that are in-memory objects."""
+    """A recipe with a preset and changed values; `set` returns a changed copy. live: values passed as objects."""
 
     name: str
     preset: str | None = None
@@ -51,8 +51,7 @@ class ChosenRecipe:
 
         Objects in memory are accepted: `set(dataset={...}, model__name=SentenceTransformer(...))`.
 
-        Raises:
-            RecipeError: the recipe does not have one of the options.
+        Raises RecipeError if an option does not exist in the recipe.
         """
 
         def is_live(name: str, value: Any) -> bool:
@@ -73,7 +72,7 @@ class ChosenRecipe:
 
     @spelled_out
     def plan(self, **where: Unpack[Where]) -> "RecipePlan":
-        """Plan the steps and estimate their items and bytes, without running them.
+        """Plan the steps, and estimate the items and bytes of each, without running anything.
 
         Raises:
             RecipeError: the recipe has mistakes; the message lists all of them.
@@ -85,10 +84,9 @@ class ChosenRecipe:
 
     @spelled_out
     def check(self, **where: Unpack[Where]) -> "tuple[recipes.Need, ...]":
-        """Check everything that a run needs, without downloading; `Need.missing` describes what is unavailable.
+        """Return the packages, data and models that a run needs; `missing` explains why one is unavailable.
 
-        Raises:
-            ModelError: nothing is missing, but a local model or reranker does not match the recipe.
+        Nothing is downloaded. Raises ModelError if nothing is missing, but a local model or reranker does not match.
         """
         problems, session = list[errors.HardnegError](), Session.of(where)
         needed = tuple(recipes.needs(self._planned(session, problems)))
@@ -106,10 +104,10 @@ class ChosenRecipe:
         overwrite: bool = False,
         **where: Unpack[Where],
     ) -> "RunFolder":
-        """Run the recipe: reuse artifacts in the store, create the others, and write the results to the run folder.
+        """Run the recipe: reuse artifacts in the store, create missing ones, and write the results to the run folder.
 
         Args:
-            output: the run folder; default `runs/NAME-PRESET`.
+            output: the run folder, by default `runs/NAME-PRESET`.
             until: the last stage to run. force: stages to rerun, along with all stages that depend on them.
             overwrite: whether to replace files in the folder that were not written by a run.
             where: arguments that every function accepts (`Where`).
@@ -146,7 +144,7 @@ class ChosenRecipe:
 
 @dataclass(frozen=True)
 class RecipePlan:
-    """The steps of a recipe; rows: the estimate for each step, and whether the step is in the store."""
+    """The planned steps of a recipe. rows: the estimate for each step, and whether the step is in the store."""
 
     plan: "recipes.Plan" = field(repr=False)
     rows: "tuple[recipes.Estimate, ...]" = field(repr=False)
@@ -169,7 +167,7 @@ class RecipePlan:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The results of a recipe: the run folder and the artifacts by step; ran: the steps not reused from the store."""
+    """The results of a recipe: its run folder, and its artifacts by step. ran: the steps that were not reused."""
 
     name: str
     path: Path
@@ -253,10 +251,9 @@ def analyze(name: str, **fields: Any) -> "AnalysisResult":
 def checked(
     chosen: type[base.Analysis], fields: Mapping[str, Any], types: Mapping[str, str], flag: Callable[[str], str]
 ) -> base.Analysis:
-    """Validate the fields of an analysis. types: artifact types by stage; flag: returns the field name for messages.
+    """Return an analysis with validated fields. types: artifact types by stage; flag: maps fields to names in errors.
 
-    Raises:
-        UsageError: a field is invalid; the message lists all mistakes, each with its field.
+    Raises UsageError if fields are invalid; the message lists all mistakes, each with its field.
     """
     try:
         return chosen.model_validate(chosen.arranged(fields, types))
@@ -270,7 +267,7 @@ def checked(
 
 
 def files_of(analysis: base.Analysis, values: Mapping[str, Any], stages: Stages, progress: Progress) -> base.Files:
-    """Collect an analysis's inputs: the files in its fields, `values` (further arguments by name), and stages."""
+    """Collect the inputs of an analysis: the files in its fields, stages, and `values`, other arguments by name."""
     named = {path: name for path, name, _ in analysis.references()}
     usual = {name: arg.default for name, arg in arguments.options_of(arguments.AnalyzeArguments).items()}
     alone = [Path(name) for path, name in named.items() if "." not in path]
@@ -290,7 +287,7 @@ def files_of(analysis: base.Analysis, values: Mapping[str, Any], stages: Stages,
 
 
 def stages_of(run_folder: Path, store: Store) -> Stages:
-    """Return the artifact type and facts of each stage of a run folder. Raises DataError if the folder is not one."""
+    """Return the artifact type and facts of each stage in a run folder. Raises DataError if it is not a run folder."""
     artifacts = recipes.artifacts_of(run_folder, store)
     return {name: (artifact.artifact_type, artifact.facts) for name, artifact in artifacts.items()}
 
@@ -345,8 +342,7 @@ class AnalysisResult:
     def draw(self, *paths: str | Path, overwrite: bool = False) -> None:
         """Draw the figure to .png, .svg or .pdf files, replacing earlier figures.
 
-        Raises:
-            UsageError: a file exists, was not written by this method, and `overwrite` is not set.
+        Raises UsageError if a file exists that this method did not write, and `overwrite` is not set.
         """
         with results.writing("AnalysisResult.draw", paths, overwrite) as files:
             self.analysis.draw(self.numbers, files)

@@ -1,4 +1,4 @@
-"""Results of functions: frozen objects over artifacts in the store, read on demand."""
+"""The results of the public functions: immutable objects that read their artifacts from the store on demand."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,10 +23,10 @@ TableForm = Literal["triplet", "n-tuple", "labeled-list"]
 
 @dataclass(frozen=True)
 class StoredResult:
-    """An artifact in the store, usable as a path.
+    """A stored result of a function, usable as a path.
 
-    name: the model or method, as shown in tables. key: the artifact's key. path: the file or folder for other programs.
-    facts: counts and properties from the manifest.
+    name: the model or method, as shown in tables. key: the artifact's key in the store; empty for part of a run folder.
+    path: the file or folder, for other programs. facts: counts and properties from the artifact's manifest.
     """
 
     name: str
@@ -44,23 +44,23 @@ class BuiltIndex(StoredResult):
 
     @classmethod
     def of(cls, name: str, artifact: Artifact) -> "BuiltIndex":
-        """Return the index in an artifact, shown as `name`."""
+        """Return the index in an artifact. name: the name to show in tables."""
         return cls(name, artifact.key, artifact.path, artifact.facts)
 
 
 @dataclass(frozen=True)
 class TrainedModel(StoredResult):
-    """A model folder for `SentenceTransformer(str(model.path))`; functions accept the object as a model."""
+    """A trained model; load it with `SentenceTransformer(str(model.path))`, or pass the object to functions."""
 
 
 @dataclass(frozen=True)
 class WrittenQueries(StoredResult):
-    """A collection with generated queries, a folder in BEIR format; functions accept the object as a dataset."""
+    """A folder in BEIR format with generated queries and judgements. Functions accept the object as a dataset."""
 
 
 @dataclass(frozen=True)
 class TextSource:
-    """The collection folder, query split and store behind a result; reads: the user's input files and folders."""
+    """The stored collection, split and store that a result comes from. reads: the user's input files and folders."""
 
     folder: Path
     split: str
@@ -77,7 +77,7 @@ class TextSource:
 class RankedRun(StoredResult):
     """A run: the ranked documents of each query of a split; `path` is a gzipped TREC run.
 
-    Iteration streams pairs of query id and ranked list; indexing by query id loads the run once.
+    Iteration streams pairs of a query id and its ranked list. The first lookup by query id loads the whole run.
     """
 
     store: Store = field(repr=False)
@@ -107,16 +107,16 @@ class RankedRun(StoredResult):
 
 
 def source_of_runs(value: Any) -> TextSource | None:
-    """Return the source of the first run that has one, or None; value: a run, or a list or dict of runs."""
+    """Return the `TextSource` of the first run that has one, or None; value: a run, or a list or dict of runs."""
     runs = [*value.values()] if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else [value]
     return next((each.source for each in runs if isinstance(each, RankedRun) and each.source), None)
 
 
 @dataclass(frozen=True)
 class MinedNegatives(StoredResult):
-    """Negatives by query, streamed in the split's order; `path` is a file in the format `hardneg`.
+    """The mined negatives of each query, in the order of the split; `path` is a file in the format `hardneg`.
 
-    positive_scores: returns the scores of each query's positives, float32 [positives], nan if unknown.
+    positive_scores: returns the scores of the positives by query id: float32 [positives], nan where unknown.
     """
 
     source: TextSource = field(repr=False)
@@ -126,7 +126,7 @@ class MinedNegatives(StoredResult):
 
     @classmethod
     def of(cls, name: str, folder: Path, key: str, facts: Mapping[str, Any], *more: Any) -> "MinedNegatives":
-        """Return the negatives in an artifact's folder; more: the source and `positive_scores`."""
+        """Return the negatives in an artifact's folder; more: the source and, optionally, `positive_scores`."""
         return cls(name, key, folder / layout.NEGATIVES, facts, *more)
 
     @property
@@ -164,13 +164,13 @@ class MinedNegatives(StoredResult):
         scores: bool = False,
         overwrite: bool = False,
     ) -> Mapping[str, int]:
-        """Write the negatives atomically in a format. negatives: number per query, in mined order; None for all.
+        """Write the negatives in the format `form`; return the number of `rows`, and of skipped items by reason.
 
-        Returns the numbers of `rows` and of skipped items by reason. Replaces a file that this method wrote earlier.
+        negatives: number per query, in mined order; None for all. scores: also write scores, if the format has them.
 
         Raises:
-            UsageError: the format is unknown, the suffix is wrong, the path is an input, or `overwrite` is
-                not set and the file was not written by this method.
+            UsageError: the format is unknown, the suffix is wrong, the path is an input, or the file exists, was not
+                written by this method, and `overwrite` is not set.
             DataError: no query has enough negatives.
         """
         form_names.check_form(form, arguments.file_path(path))
@@ -180,7 +180,7 @@ class MinedNegatives(StoredResult):
             return self.write_form(file, form, negatives, scores)
 
     def write_form(self, path: Path, form: str, negatives: int | None, scores: bool) -> Mapping[str, int]:
-        """Write the negatives to a path that the caller has checked; arguments and result as for `write`."""
+        """Write the negatives like `write`, but to a path that the caller has already checked."""
         known = self.positive_scores(self) if scores and self.positive_scores is not None else None
         options = formats.forms.WriteOptions(negatives, scores, (lambda item: known[item.query_id]) if known else None)
         collection = self.source.collection
@@ -189,7 +189,9 @@ class MinedNegatives(StoredResult):
         )
 
     def to_dataset(self, form: TableForm = "n-tuple", *, negatives: int = 8, scores: bool = False) -> Any:
-        """Return a `datasets.Dataset` of texts in a format of sentence-transformers, memory-mapped from the store.
+        """Return the texts as a memory-mapped `datasets.Dataset`, in the sentence-transformers format `form`.
+
+        negatives: number per query, in mined order. scores: whether to add scores; rows with unknown ones are skipped.
 
         Raises:
             MissingDependency: `datasets` is not installed.
@@ -246,10 +248,10 @@ def writing(
     *,
     reads: Sequence[Path] = (),
 ) -> Iterator[list[Path]]:
-    """Check output files and yield their paths; files from other writers are replaced only with `overwrite`.
+    """Check output files, yield their paths, and record the files that the block writes as the writer's own.
 
-    writer: the name used in messages, such as `Evaluation.write`. source: the source of the result, whose store and
-    inputs are protected. reads: further inputs to protect.
+    writer: the writer's name, such as `Evaluation.write`. overwrite: whether to replace files of other writers.
+    source: the source of the result; its store and inputs are protected. reads: further inputs to protect.
 
     Raises:
         UsageError: an output is not a path, or is a folder, a path in the store, an input, or another writer's file.

@@ -1,4 +1,4 @@
-"""`encode`, `index`, `search`, `rerank` and `fuse`: indexes over a corpus, and runs."""
+"""The functions `encode`, `index`, `search`, `rerank` and `fuse`, which build indexes and write runs."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ def search(
     """Search a corpus with the queries of a split, or an index with query vectors, and write a TREC run.
 
     Raises:
-        UsageError: not exactly one of a model, a backend, or an index with query vectors is given.
+        UsageError: the call does not give exactly one of a model, a backend, or an index with query vectors.
 
     Example: hardneg search --dataset beir:FOLDER --model NAME --split test --output run.trec.gz
 
@@ -98,10 +98,10 @@ def rerank(
     depth: Annotated[int, arguments.Arg("Number of top documents to rerank per query.", least=1)] = layout.LIST_DEPTH,
     **where: Unpack[arguments.Where],
 ) -> results.RankedRun:
-    """Rerank the top documents of a run with a model that reads query and document together.
+    """Rerank the top documents of a run with a model that reads a query and a document together.
 
     Raises:
-        RecipeError: the reranker is unknown, or does not have one of the options.
+        RecipeError: the reranker or one of its options is unknown.
         DataError: the run is malformed, or has no queries of the split.
 
     Example: hardneg rerank --dataset beir:FOLDER --run run.trec.gz --reranker cross-encoder:MODEL --output best.trec.gz
@@ -132,7 +132,10 @@ class QueryVectors:
 
     @classmethod
     def of(cls, line: str, index: Any, query_vectors: Any, query_ids: Any) -> "QueryVectors | None":
-        """Return arguments of command `line` as paths; None if all are omitted. Raises UsageError if one is missing."""
+        """Return the given paths, or None if there are none. line: the command to name in errors.
+
+        Raises UsageError if the index or the query vectors are missing.
+        """
         named = {"index": index, "query_vectors": query_vectors, "query_ids": query_ids}
         paths = {name: arguments.file_path(value, name) for name, value in named.items() if value is not None}
         if not paths:
@@ -148,7 +151,9 @@ class QueryVectors:
         return [path for path in (self.index, self.queries, self.ids) if path is not None]
 
     def kept_run(self, session: Session, depth: int, name: str = layout.RUN) -> tuple[Artifact, int]:
-        """Search with all query vectors in file order; return the artifact with run file `name`, and the query count.
+        """Search with all query vectors, in file order; return the run's artifact and the number of queries.
+
+        name: the name of the run file in the artifact.
 
         Raises:
             ArtifactError: the index is missing or damaged.
@@ -235,7 +240,7 @@ def index(
 
 
 def _of_vectors(setting: Mapping[str, Any], vectors: Path, key: str, session: Session) -> results.BuiltIndex:
-    """Build an index over a folder of vectors; key: the vectors' key, if they are an artifact."""
+    """Build an index over a folder of vectors; key: the key of their artifact, or empty if the folder is not one."""
     from hardneg.indexes.open_store import form_in
 
     name, options = setting["name"], {key: value for key, value in setting.items() if key != "name"}
@@ -370,7 +375,7 @@ def _tuned(
     fields: Mapping[str, Any],
     progress: Progress,
 ) -> tuple[Fusion, str]:
-    """Tune a fusion on the development queries; return the best one and a line about it, which is logged."""
+    """Tune a fusion on development queries; log a line about the best one, and return both."""
     qrels = formats.qrels.read_qrels(judged) if isinstance(judged, Path) else judged
     runs = [formats.runs.read_run(path) for path in files.values()]
     known = evaluation.fusion.Development(

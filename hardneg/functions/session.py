@@ -1,4 +1,4 @@
-"""The session of a function: store, device, settings and the in-memory recipe that it runs."""
+"""The session of a function call: store, device, settings, and the in-memory recipe that the function runs."""
 
 import inspect
 import json
@@ -34,16 +34,17 @@ _COMMANDS = {"index": "index build"}
 
 
 def warn(note: str) -> None:
-    """Issue a recipe's note as a Python warning located at the caller's line."""
+    """Issue a recipe's note as a `UserWarning` at the caller's line."""
     warnings.warn(note, UserWarning, stacklevel=2)
 
 
 @dataclass(frozen=True)
 class AdhocRecipe:
-    """A recipe in memory; artifacts get the same keys as from a recipe file. By default, only the dataset is used.
+    """A recipe in memory. Its artifacts have the same keys as those of a recipe file with the same content.
 
-    command: the command's name in messages. settings: PATH=VALUE strings as for `--set`. arguments: argument names by
-    recipe path, for messages. top: other top-level fields, such as a title, seeds, or model fields.
+    command: the command to name in messages. stages: stages by name; by default a placeholder, for reading only the
+    dataset. settings: PATH=VALUE strings, as for `--set`. arguments: argument names by recipe path, for messages.
+    top: further top-level fields, such as a title, seeds, or model fields.
     """
 
     command: str
@@ -56,7 +57,7 @@ class AdhocRecipe:
     top: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self, tell: Callable[[str], None] = warn) -> "recipes.Recipe":
-        """Validate the recipe without reading data; tell: shows notes. Raises RecipeError, which lists all mistakes."""
+        """Validate the recipe, reading no data. tell: called with each note. Raises RecipeError with all mistakes."""
         model = {"name": "none" if self.model is None else self.model, **self.top.get("model", {})}
         tree = {"dataset": self.dataset, "seed": self.seed, **self.top, "model": model, "stages": dict(self.stages)}
         try:
@@ -90,9 +91,9 @@ def planned_recipe(
     tell: Callable[[str], None] = warn,
     problems: list[HardnegError] | None = None,
 ) -> "recipes.Plan":
-    """Plan a shipped recipe or a recipe file; tell: shows the recipe's notes.
+    """Plan a shipped recipe or a recipe file. tell: called with each note of the recipe.
 
-    problems: collects errors about a missing dataset or model; if None, the errors are raised.
+    problems: a list to which errors about a missing dataset or model are added; None to raise them.
 
     Raises:
         RecipeError: the recipe has mistakes; the message lists all of them.
@@ -130,7 +131,7 @@ class OtherProcess(UsageError):
 
 @dataclass
 class Session:
-    """The store, device, seed, settings (PATH=VALUE strings), progress display and engine of a call."""
+    """The store, device, seed, settings (PATH=VALUE strings), progress display and engine of a function call."""
 
     store: Store
     device: str | None = None
@@ -143,8 +144,7 @@ class Session:
     def of(cls, where: Mapping[str, Any], function: Callable[..., Any] | None = None) -> "Session":
         """Return the session for the `**where` of `function`; a command passes its own session as `session`.
 
-        Raises:
-            UsageError: an argument is unknown, or the device does not exist.
+        Raises UsageError if an argument is unknown or invalid, or the device does not exist.
         """
         if isinstance(opened := where.get("session"), Session):
             return opened
@@ -165,7 +165,7 @@ class Session:
         return cls(opened, device, seed, setting_texts(settings), shown, engine)
 
     def refuse_settings(self) -> None:
-        """Raise UsageError if there are settings; for functions that have no recipe to change."""
+        """Raise UsageError if there are settings; called by functions that have no recipe to change."""
         if self.settings:
             raise UsageError("{settings}: cannot be used without a recipe to change; remove them", "settings")
 
@@ -181,9 +181,9 @@ class Session:
         stages: Mapping[str, Mapping[str, Any]],
         names: Mapping[str, str] = {},
     ) -> AdhocRecipe:
-        """Return an in-memory recipe with a function's stages, a dataset and a model.
+        """Return an in-memory recipe with the given dataset, model and stages; errors name arguments of `function`.
 
-        names: argument names by STAGE.FIELD, where argument and field have different names.
+        names: argument names by STAGE.FIELD, where the argument and the field have different names.
         """
         own, paths = inspect.signature(function).parameters, dict[str, str]()
         for at in (f"{stage}.{each}" for stage, fields in stages.items() for each in fields):
@@ -195,24 +195,24 @@ class Session:
         return AdhocRecipe(command, data, stages, named, self.settings, self.seed, paths)
 
     def begin(self, recipe: Any, reads: Sequence[Path] = ()) -> Any:
-        """Plan a recipe, or return None if there is none; a command also checks its outputs.
+        """Return the plan of a recipe, or None without a recipe. In a command, this also checks the outputs.
 
         reads: input files and folders that are not part of the recipe.
         """
         return None if recipe is None else recipe.plan()
 
     def make(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
-        """Create or reuse the artifacts of a plan's steps, up to step `until` if given; force: steps to rerun."""
+        """Create or reuse the artifacts of a plan's steps, up to step `until` if given. force: steps to rerun."""
         with outputs.reserve(self.store, "python", self.store.root, list(plan.keys.values())):
             return self.execute(plan, until, force)
 
     def make_later(self, command: str, plan: "recipes.Plan", until: str | None = None) -> "recipes.Outcome":
-        """Like `make`, for a plan that depends on another's results; `gc` protects the steps as those of `command`."""
+        """Run `make` on a plan that uses another plan's results; `gc` keeps its artifacts until `command` succeeds."""
         with outputs.reserve(self.store, command, self.store.root, list(plan.keys.values())):
             return self.make(plan, until)
 
     def execute(self, plan: "recipes.Plan", until: str | None = None, force: Sequence[str] = ()) -> "recipes.Outcome":
-        """Like `make`, but the artifacts are not protected from `artifacts gc` after a failure."""
+        """Run a plan like `make`, but without protecting its artifacts from `artifacts gc` after a failure."""
         from hardneg.stages import Local
 
         options = recipes.Options(until, tuple(force), self.device, self.engine or Local())
@@ -236,7 +236,7 @@ class Session:
     def make_from(
         self, plan: "recipes.Plan", stage: str, dataset: Artifact, runs: Mapping[str, Path]
     ) -> tuple[Artifact, Mapping[str, Any]]:
-        """Run a stage on run files; return its artifact and facts, with counts of entries not in the collection.
+        """Run a stage on run files; return its artifact, and its facts with the counts of run entries left out.
 
         The artifact's key depends on the stage and the content of the runs, not on earlier steps.
 
@@ -273,7 +273,7 @@ class Session:
         return artifact, {**artifact.facts, **facts}
 
     def open_index(self, step: "recipes.Step", outcome: "recipes.Outcome") -> "Searcher":
-        """Open the index of a step; outcome: the result of `make` for its plan."""
+        """Open the index that a step built; outcome: the result of `make` for the plan with this step."""
         from hardneg.stages import ArtifactInput
         from hardneg.stages.work import open_searcher
 
@@ -285,7 +285,7 @@ class Session:
         return open_searcher(source, collection, self.device, self.progress)
 
     def query_encoder(self, plan: "recipes.Plan") -> "Callable[[Sequence[str]], Encoded]":
-        """Load the model of a plan and return its query encoder, in float32."""
+        """Load a plan's model in float32, and return a function that encodes queries."""
         from hardneg.encoders.open.resolved import load_encoder
         from hardneg.encoders.protocol import EncodeOptions
 
@@ -350,17 +350,16 @@ def named_model(argument: arguments.Model, store: Store) -> str:
 
 
 def model_name(argument: arguments.Model) -> str:
-    """Return the short name of a model for results: the last part of its path, or the class of an in-memory model."""
+    """Return a short name for a model: the last part of its path, or the name or class of a model in memory."""
     if isinstance(argument, str | Path):
         return Path(str(argument).partition(":")[2] or argument).name
     return str(getattr(argument, "name", type(argument).__name__))
 
 
 def setting_texts(settings: arguments.Settings, named: Mapping[str, Any] | None = None) -> tuple[str, ...]:
-    """Convert settings (strings, a mapping, or names with `__` for dots) to PATH=VALUE strings.
+    """Convert settings (strings or a mapping) to PATH=VALUE strings. named: more values; `__` in a name is a dot.
 
-    Raises:
-        UsageError: the settings have an unsupported type, or a value cannot be written as JSON.
+    Raises UsageError if the settings have an unsupported type, or a value cannot be written as JSON.
     """
     if isinstance(settings, str) or not isinstance(settings, Iterable):
         raise UsageError(f"settings: give a list, [{settings!r}], or a dict of values by path")

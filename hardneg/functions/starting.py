@@ -1,6 +1,6 @@
-"""`start`: a recipe for a folder of documents, with queries and judgements if there are any.
+"""The function `start`, which writes a recipe for a folder of documents.
 
-A dataset loader lists in `known_by` the glob patterns of files that identify a folder in its format.
+A dataset loader lists glob patterns in `known_by`; a folder with a matching file has the loader's format.
 """
 
 import os
@@ -49,11 +49,11 @@ _SUFFIXES = frozenset({".jsonl", ".tsv", ".txt", ".trec", ".gz"})
 
 @dataclass(frozen=True)
 class FolderContents:
-    """The content of a folder.
+    """What `start` found in a folder.
 
     dataset: the dataset setting for a recipe. documents: the estimated number of passages. judged: number of queries
-    with a relevant document, by split. queries: a file of unjudged queries; own_queries: the texts in that file.
-    left_out: one line per skipped file or item. few: whether there are too few documents to split by document.
+    with a relevant document, by split. queries: a file of unjudged queries. own_queries: the texts in that file.
+    left_out: notes on skipped files and items. few: whether there are too few documents to split by document.
     """
 
     folder: Path
@@ -67,10 +67,10 @@ class FolderContents:
 
     @classmethod
     def of(cls, folder: Path, glob: str | None = None) -> "FolderContents":
-        """Inspect a folder: count judged queries, and estimate the documents. glob: documents to read; None for all.
+        """Inspect a folder; count its judged queries and estimate its passages. glob: files to read; None for all.
 
         Raises:
-            DataError: the folder is missing, has nothing readable, or has an incomplete collection.
+            DataError: the folder is missing, or contains nothing readable or an incomplete collection.
             UsageError: a glob is given for a format with fixed file names.
         """
         folder = folder.expanduser().absolute()
@@ -157,7 +157,7 @@ def _first_judged(folder: Path, forms: Sequence[str]) -> FolderContents | None:
 
 @dataclass(frozen=True)
 class Beginning:
-    """The recipe to write for the content of a folder; model: the start model."""
+    """The recipe to write for a folder. model: the start model."""
 
     contents: FolderContents
     model: str = _STATIC
@@ -185,7 +185,7 @@ class Beginning:
 
     @property
     def measurable(self) -> bool:
-        """Whether there are judged queries to train on, to choose negatives with (dev), and to test on."""
+        """Whether train, dev and test all have judged queries; dev is for choosing negatives."""
         return self.labelled and bool(self.contents.judged.get(_DEV) and self.contents.judged.get(_TEST))
 
     @property
@@ -242,7 +242,7 @@ class Beginning:
 
     @property
     def tree(self) -> dict[str, Any]:
-        """The stages of the shipped recipe, adapted to the folder and the model."""
+        """The shipped recipe as nested dicts, adapted to the folder and the model."""
         contents, judged = self.contents, bool(self.contents.judged)
         shipped = (
             recipes.recipe_tree(WITH_LABELS, "demo")
@@ -275,14 +275,14 @@ class Beginning:
         return {**top, "stages": stages, "outputs": shipped["outputs"]}
 
     def recipe(self, path: Path) -> str:
-        """Return the YAML of the recipe; its comments describe the folder and give the command to run it."""
+        """Return the recipe as YAML; its comments describe the folder and give the command that runs it from `path`."""
         head = [line for sentence in self.sentences() for line in wrap(sentence, _WIDTH)]
         command = f"  hardneg recipe run {quote(str(path))}".splitlines()
         comments = [f"# {line}\n" for line in (*head, "", *command)]
         return "".join(line.replace("# \n", "#\n") for line in comments) + recipes.as_yaml(self.tree)
 
     def paths(self, output: str | Path | None, run: bool) -> tuple[Path, Path]:
-        """Return the paths of the recipe and of its run folder; run: whether to check the run folder too.
+        """Return the paths of the recipe and its run folder. run: whether to check the path of the run folder too.
 
         Raises UsageError if a path is inside the folder of documents.
         """
@@ -300,7 +300,7 @@ def _counts(judged: Mapping[str, int]) -> str:
 
 
 def takes(rows: "Sequence[recipes.Estimate]") -> str:
-    """Describe the number of steps to run and the largest number of items in a step."""
+    """Return a text with the number of steps to run and the largest number of items in one step."""
     ahead = [row for row in rows if not row.cached]
     most = max(ahead, key=lambda row: row.items, default=None)
     through = f", up to {most.items:,} {most.unit}" if most else ""
@@ -309,7 +309,7 @@ def takes(rows: "Sequence[recipes.Estimate]") -> str:
 
 @dataclass(frozen=True)
 class Started:
-    """A recipe written for a folder. run: the results, if the recipe has been run."""
+    """A recipe written for a folder. sentences: what was found and planned. run: the results, if it has been run."""
 
     recipe: Path
     contents: FolderContents
@@ -335,12 +335,12 @@ def start(
     """Write a recipe for a folder of documents, optionally with queries and judgements.
 
     Args:
-        folder: documents in a format of the dataset `documents`, or a collection with or without judgements.
+        folder: documents that the dataset `documents` can read, or a collection with or without judgements.
         output: the recipe file to write; by default NAME.yaml in the working folder, named after the folder.
         model: the start model, as for `train`; by default static word vectors, `packaged:wordllama`.
         glob: documents to read, such as `guide/**/*.md`; by default, all.
         run: whether to also run the recipe; results go to runs/NAME.
-        overwrite: whether to replace a file that this function has not written.
+        overwrite: whether to replace a file that this function did not write.
         store: the artifact store; by default, $HARDNEG_STORE or ~/.cache/hardneg/store.
         device: the device, such as cpu or cuda; by default the best available.
         progress: whether to show progress bars, or an object that shows progress.

@@ -1,1 +1,1 @@
-"""Loaders for datasets in the formats of DPR, Tevatron, Pyserini and MS MARCO, and downloads of published files."""
+"""Loaders of data from ir_datasets, DPR, Tevatron, Pyserini and MS MARCO, and downloads of published files."""

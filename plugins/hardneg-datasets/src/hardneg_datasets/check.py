@@ -1,4 +1,4 @@
-"""A check for mistakes in a collection, in one pass; 64-bit hashes of ids and texts take 100 bytes per document."""
+"""A one-pass check for mistakes in a collection; it stores hashes of ids and texts, 100 bytes per document."""
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,20 +26,20 @@ Hashes = NDArray[np.uint64]
 Rows = NDArray[Any]
 """Rows of `_TEXTS` or of `_JUDGED`."""
 Located = Sequence[tuple[int, Any]]
-"""Records with their locations: the number of the part and the line in it, as one integer."""
+"""Records with their locations; one integer encodes the number of the part and the line in that part."""
 
 
 def check(
     parts: Iterable[source_files.Part], progress: runtime.Progress | None = None, contents: Contents | None = None
 ) -> Iterator[Problem]:
-    """Yield the problems of a collection's parts; problems that need the whole collection come last.
+    """Yield the problems in a collection; problems that concern the collection as a whole come last.
 
-    Ids and texts are compared by 64-bit hashes: with 10 million, one collection in 400,000 has a false alarm.
+    Ids and texts are compared by 64-bit hashes; the chance of a false alarm among 10 million is 1 in 400,000.
 
     Args:
-        parts: documents first, and queries before the judgements about them.
+        parts: the parts of the collection: documents first, and queries before their judgements.
         progress: reports the number of records read from each part.
-        contents: updated with counts of the records; complete at the end of the stream.
+        contents: updated with counts of the records; complete after the last problem.
     """
     checker = _Checker(Contents() if contents is None else contents)
     for part in parts:

@@ -1,4 +1,4 @@
-"""Commands `hardneg data check` and `hardneg data fetch`."""
+"""The commands `hardneg data check` and `hardneg data fetch`."""
 
 import json
 import shutil

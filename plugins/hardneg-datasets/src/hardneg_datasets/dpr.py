@@ -25,7 +25,7 @@ _LONGEST = 1 << 20
 
 @dataclass(frozen=True)
 class Question:
-    """A question, its answers, and the ids of its positive passages; left_out: counts of other passages by reason."""
+    """A question, its answers, and the ids of its positive passages. left_out: counts of other passages by reason."""
 
     text: str
     answers: tuple[str, ...]
@@ -37,16 +37,16 @@ class Question:
 class Dpr:
     """A folder with `psgs_w100.tsv` and question files such as `biencoder-nq-train.json` and `nq-test.qa.csv`.
 
-    In a JSON file the positive passages with an id are the judgements (relevance 1); negatives are left out and
+    In a JSON file, the positive passages with an id become the judgements (relevance 1), and negatives are left out and
     counted. A `.qa.csv` file has questions and answers, but no judgements. If a split has both, the JSON file is read.
-    Questions have no ids of their own: the first one of `train` becomes `train-0`.
+    The files have no query ids; the first question of split `train` gets the id `train-0`.
 
     Source: Karpukhin et al., "Dense Passage Retrieval for Open-Domain Question Answering", 2020.
 
     Args:
         source: the folder; each file plain or `.gz`.
         questions: the set of questions, such as nq or trivia, if the folder has several.
-        corpus: the file of passages: id, text and title, with a header line.
+        corpus: the file of passages, with a header line and the columns id, text and title.
         splits: file names in the folder, by split; if empty, files are found by name.
     """
 
@@ -74,7 +74,7 @@ class Dpr:
         return stores.digest(["dpr", self.version, names, collection.digest(root)])
 
     def size_hint(self) -> int:
-        """Return the approximate number of passages, from the first lines and the size of the file."""
+        """Estimate the number of passages from the first lines and the size of the corpus file."""
         return text_lines.estimate_lines(_file(Path(self.source).expanduser(), self.corpus))
 
     def _find(self, folder: Path) -> tuple[dict[str, Path], list[tuple[str, Path]]]:
@@ -95,14 +95,14 @@ class Dpr:
 
 @dataclass(frozen=True)
 class DprCollection(source_files.PartedCollection):
-    """The passages, and the questions of each split, with counts of passages left out."""
+    """A DPR folder, open for streaming. questions: files by split. counts: passages left out, by split and reason."""
 
     questions: Mapping[str, Path] = field(default_factory=dict)
     counts: dict[str, Counter[str]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, passages: Path, questions: Mapping[str, Path], left_out: Sequence[str] = ()) -> "DprCollection":
-        """Return the collection of a passages file and a questions file per split; left_out: notes on other files."""
+        """Return the collection with the given passage file and question files by split. left_out: further notes."""
         counts: dict[str, Counter[str]] = {}
         queries, judged = (
             {
@@ -122,14 +122,14 @@ class DprCollection(source_files.PartedCollection):
         )
 
     def answers(self, split: str) -> Iterator[records.Answers]:
-        """Yield the answers to each question of a split. Raises DataError at an unreadable question."""
+        """Yield the answers to each question of a split. Raises DataError if a question is unreadable."""
         for number, (_, question) in enumerate(read_questions(self.questions[split])):
             if isinstance(question, errors.DataError):
                 raise question
             yield records.Answers(f"{split}-{number}", question.answers)
 
     def notes(self) -> Sequence[str]:
-        """Return a note for each file not read and, once judgements were read, for each kind of passage left out."""
+        """Return notes on files that were not read and, after reading the judgements, on passages left out."""
         read = [(self.questions[split].name, counts) for split, counts in self.counts.items()]
         return [*self.left_out, *(f"{name}: {n} {what}" for name, counts in read for what, n in counts.items())]
 
@@ -158,7 +158,10 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def passage(path: Path, number: int, line: str) -> Document | None:
-    """Parse a line of id, text and title between tabs, quoted as in CSV; None for the header. Raises DataError."""
+    """Parse a tab-separated line of id, text and title with CSV quotes; return None for the header.
+
+    Raises DataError if the line is malformed.
+    """
     cells = _cells(path, number, line)
     if number == 1 and cells == _HEADER:
         return None
@@ -170,7 +173,7 @@ def passage(path: Path, number: int, line: str) -> Document | None:
 def read_questions(path: Path) -> Iterator[tuple[int, Question | errors.DataError]]:
     """Yield numbered questions from a JSON array, JSON Lines, or lines of a question, a tab and a list of answers.
 
-    An unreadable question yields its error instead; a JSON array is read only up to the first error.
+    For an unreadable question, its error is yielded instead; a JSON array is read only up to the first error.
     """
     if path.name.endswith((".json", ".json.gz")):
         try:

@@ -22,11 +22,11 @@ _TABLE = Path(__file__).with_name("downloads.json")
 
 @dataclass(frozen=True)
 class Download:
-    """One file of a dataset.
+    """One file of a dataset, to download.
 
-    url: the address. name: the name in the dataset's folder. size: bytes; about: approximate bytes, if the size is
-    unknown. md5: the published digest; lines: the number of lines, if no digest is published. members: files to
-    extract from an archive.
+    url: the address. name: the file name in the dataset's folder. size: the size in bytes; about: the approximate size,
+    if the size is unknown. md5: the published digest; lines: the number of lines, if no digest is published. members:
+    names of files to extract, if the file is an archive.
     """
 
     url: str
@@ -39,13 +39,13 @@ class Download:
 
     @property
     def bytes(self) -> int:
-        """The size in bytes: exact if known, else approximate."""
+        """The size in bytes, exact if known, else approximate."""
         return self.size or self.about
 
 
 @dataclass(frozen=True)
 class Published:
-    """A dataset: the loader of its folder, the address of its terms of use, and its files."""
+    """A published dataset: the name of the loader that reads it, the address of its terms of use, and its files."""
 
     loader: str
     terms: str
@@ -70,9 +70,9 @@ def find_published(name: str) -> Published:
 
 
 def fetch(download: Download, folder: Path, progress: runtime.Progress) -> bool:
-    """Download one file and extract its members, if any; return False if all of these were already there.
+    """Download one file and extract its members, if any; return False if everything was already there.
 
-    An archive is kept. Raises DataError if the download fails, or if a file is not as published; it is then discarded.
+    An archive is kept. Raises DataError if the download fails or a file is not as published; a wrong file is deleted.
     """
     import pooch
 

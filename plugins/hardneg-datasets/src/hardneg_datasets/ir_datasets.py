@@ -15,12 +15,12 @@ _SPLITS = {"train": "train", "dev": "dev", "valid": "dev", "validation": "dev", 
 
 @dataclass(frozen=True)
 class IrDatasets:
-    """A dataset of the `ir_datasets` package, which downloads it or explains how to.
+    """A dataset of the `ir_datasets` package, which downloads the files or explains how to get them.
 
-    If the id has queries and qrels, such as `beir/scifact/test`, there is one split, named by the id's last part, or
-    `test`. If it has only documents, such as `msmarco-passage`, its subsets train, dev (or valid) and test are the
-    splits. A document's title and text (or body) are read; without these fields, its default text is used. Queries
-    without judgements are left out and noted.
+    If the id has queries and qrels, such as `beir/scifact/test`, it is one split, named after the last part of the id
+    (or `test` if that is not a split name). If it has only documents, such as `msmarco-passage`, its subsets train, dev
+    (or valid) and test are the splits. A document's title and text (or body) are read; without these fields, its
+    default text is used. Queries without judgements are left out and noted.
 
     Source: MacAvaney et al., "Simplified Data Wrangling with ir_datasets", SIGIR 2021.
 
@@ -36,7 +36,7 @@ class IrDatasets:
     def load(self) -> source_files.PartedCollection:
         """Return the collection, opened for streaming.
 
-        Raises DataError if the id is unknown or has no documents, or no split has queries and qrels.
+        Raises DataError if the id is unknown or has no documents, or if queries or qrels are missing.
         """
         where, (corpus, judged), part = f"ir-datasets:{self.source}", self._opened(), hub_tables.row_part
         queries, qrels = dict[str, source_files.Part](), dict[str, source_files.Part]()
@@ -47,9 +47,9 @@ class IrDatasets:
         return source_files.PartedCollection([documents], queries, qrels)
 
     def fingerprint(self) -> str:
-        """Return a digest of the ids and of the catalogue's entries for their files, without downloading any.
+        """Return a digest of the ids and of the catalogue's entries for their files, which are not downloaded.
 
-        For a dataset registered outside the catalogue, it is a digest of the content.
+        If a dataset is registered but not in the catalogue, its content is part of the digest instead.
         """
         corpus, judged = self._opened()
         content = [_catalogued(self.source) or _content(corpus, "docs")]
@@ -62,7 +62,7 @@ class IrDatasets:
         return stores.digest(["ir-datasets", self.version, names, list(judged), content])
 
     def size_hint(self) -> int:
-        """Return the number of documents that the catalogue states, 0 if unknown."""
+        """Return the number of documents according to the catalogue; 0 if unknown."""
         with suppress(Exception):
             return int(_open(self.source).metadata()["docs"]["count"])
         return 0

@@ -57,7 +57,7 @@ class MsMarcoPassage:
         return stores.digest(["msmarco", self.version, self.load().digest(Path(self.source).expanduser())])
 
     def size_hint(self) -> int:
-        """Return the approximate number of passages, from the first lines and the size of the collection file."""
+        """Estimate the number of passages from the first lines and the size of the collection file."""
         return text_lines.estimate_lines(Path(self.load().documents_in[0].name))
 
 
@@ -69,9 +69,9 @@ def _passage(path: Path, number: int, line: str) -> Document:
 class MsMarcoDocument:
     """A folder with `msmarco-docs.tsv` (id, URL, title, body), and topics and qrels for each split.
 
-    The official file names are recognised: `msmarco-doctrain-queries.tsv` with `msmarco-doctrain-qrels.tsv` is the
-    split `train`, `msmarco-test2019-queries.tsv` with `2019qrels-docs.txt` is `test2019`. `queries.SPLIT.tsv` or
-    `topics.SPLIT.txt` with `qrels.SPLIT.tsv` or `.txt` also works. Queries without judgements are left out and noted.
+    The official file names are recognised: `msmarco-doctrain-queries.tsv` and `msmarco-doctrain-qrels.tsv` are split
+    `train`; `msmarco-test2019-queries.tsv` and `2019qrels-docs.txt` are `test2019`. Other splits need a file
+    `queries.SPLIT.tsv` or `topics.SPLIT.txt`, and `qrels.SPLIT.tsv` or `.txt`. Unjudged queries are left out and noted.
 
     Source: Craswell et al., "Overview of the TREC 2019 Deep Learning Track", 2020.
 
@@ -100,7 +100,7 @@ class MsMarcoDocument:
         )
 
     def size_hint(self) -> int:
-        """Return the approximate number of documents, from the first lines and the size of the corpus file."""
+        """Estimate the number of documents from the first lines and the size of the corpus file."""
         return text_lines.estimate_lines(self._corpus())
 
     def _corpus(self) -> Path:

@@ -1,4 +1,4 @@
-"""Problems of a collection, with location and category, and counts of its contents."""
+"""Problems found in a collection, with their locations, and counts of the collection's records."""
 
 import os
 import re
@@ -18,14 +18,14 @@ _CATEGORIES = (
     ("JSON", "lines that are not JSON objects"),
 )
 _MOST = 100_000
-"""The maximum number of files of a folder to list."""
+"""The maximum number of files to list in a folder."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake, counted by category; `line` is 0 if it concerns a whole file.
+    """A mistake in a file of a collection; `line` is 0 if it concerns the whole file.
 
-    Errors stop a run, are skipped, or distort results; warnings are accepted.
+    Warnings are accepted; other mistakes stop a run, are skipped, or distort results.
     """
 
     category: str
@@ -39,7 +39,7 @@ class Problem:
 
 
 def unreadable(error: errors.DataError, file: str, line: int) -> Problem:
-    """Convert a reader's error to a problem, with the line named in the error, or else `line`."""
+    """Convert a reader's error to a problem. line: used if the error message has no line number."""
     match = re.match(rf"{re.escape(file)}(?::(\d+))?: ", str(error))
     reason = str(error)[match.end() :] if match else str(error)
     line = int(match[1]) if match and match[1] else line
@@ -49,7 +49,7 @@ def unreadable(error: errors.DataError, file: str, line: int) -> Problem:
 
 @dataclass
 class SplitContents:
-    """The counts of one split; judgements by the sign of their relevance."""
+    """The numbers of queries in a split, and of judgements with relevance above, at and below zero."""
 
     queries: int = 0
     relevant: int = 0
@@ -59,7 +59,7 @@ class SplitContents:
 
 @dataclass
 class Contents:
-    """The counts of readable records; unjudged: queries without judgements in their split; parts: names of parts."""
+    """Counts of the readable records. unjudged: the number of queries without judgements. parts: names of the parts."""
 
     documents: int = 0
     splits: dict[str, SplitContents] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Contents:
         return [path for path in map(Path, dict.fromkeys(self.parts)) if path.is_file()]
 
     def not_read(self, folder: Path) -> list[Path]:
-        """Return the files in a folder that are not parts, sorted, except hidden files."""
+        """Return the sorted paths of files in a folder that were not read, except hidden files."""
         read = {os.path.realpath(path) for path in self.files()}
         files = (path for path in folder.rglob("[!.]*") if path.is_file())
         shown = (path for path in files if not any(part.startswith(".") for part in path.relative_to(folder).parts))

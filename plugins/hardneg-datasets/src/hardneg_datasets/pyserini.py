@@ -16,16 +16,16 @@ _ENDINGS = (".jsonl", ".json", ".jsonl.gz", ".json.gz")
 class Pyserini:
     """A folder of Pyserini's JSON documents, and topics and qrels for each split.
 
-    A document has `id`, `_id` or `docid`, and `contents`, or `text` and optionally `title`; other fields are ignored. A
-    file has one document per line, or one JSON array. Topics are `topics.SPLIT.*` or `queries.SPLIT.*` (tab-separated,
-    JSON Lines, or TREC's `<top>` blocks and `<topic>` elements), qrels `qrels.SPLIT.txt` or `.tsv`. Queries without
-    judgements are left out and noted.
+    A document has an id (`id`, `_id` or `docid`), and either `contents`, or `text` and optionally `title`. Other fields
+    are ignored. A file has one document per line, or is one JSON array. Topics are in `topics.SPLIT.*` or
+    `queries.SPLIT.*` (tab-separated, JSON Lines, or TREC's `<top>` blocks and `<topic>` elements), and qrels are in
+    `qrels.SPLIT.txt` or `.tsv`. Queries without judgements are left out and noted.
 
     Args:
-        source: the folder of the topics, the qrels and the corpus; each file plain or `.gz`.
-        corpus: the path of the corpus in `source`: a file, or a folder, which is read with its subfolders.
+        source: the folder with the topics, the qrels and the corpus; each file plain or `.gz`.
+        corpus: the path of the corpus in `source`: a file, or a folder that is read with its subfolders.
         title_line: whether the first line of `contents` is the title.
-        topic_field: the part of a `<top>` block to use as query: title, desc, narr, or any other tag.
+        topic_field: the part of a `<top>` block to use as the query: title, desc, narr, or any other tag.
         splits: topics and qrels by split, as file names in `source`; if empty, files are found by name.
     """
 
@@ -52,7 +52,7 @@ class Pyserini:
         return stores.digest(["pyserini", self.version, options, list(collection.splits()), content])
 
     def size_hint(self) -> int:
-        """Return the approximate number of documents, from the lines of the first file and the sizes of all."""
+        """Estimate the number of documents from the first lines of the first file and the sizes of all files."""
         paths = self._corpus_files()
         first = max(paths[0].stat().st_size, 1)
         return text_lines.estimate_lines(paths[0]) * sum(path.stat().st_size for path in paths) // first

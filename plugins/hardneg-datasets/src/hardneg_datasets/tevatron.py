@@ -1,4 +1,4 @@
-"""A loader of Tevatron's tables on the Hugging Face hub, or in local folders of the same layout."""
+"""A loader of Tevatron's tables on the Hugging Face hub, or in local folders with the same layout."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,10 +19,10 @@ class Tevatron(hub_tables.TableLoader):
     left out and counted. Code in a repository is never executed; a repository with a loading script is refused.
 
     Args:
-        source: a hub id, or a local folder of the same layout.
+        source: a hub id, or a local folder with the same layout.
         revision: a branch, tag or commit of the repository.
         corpus: the table of documents; by default the repository or folder `source`-corpus.
-        config: the configuration of `source` with the rows, if there are several.
+        config: the configuration of `source` that has the queries, if there are several configurations.
     """
 
     source: str
@@ -41,7 +41,7 @@ class Tevatron(hub_tables.TableLoader):
         )
 
     def fingerprint(self) -> str:
-        """Return a digest of the local files or the hub's commits, and of the tables' names."""
+        """Return a digest of the local files or the hub's commit hashes, and of the tables' configurations."""
         tables = self.tables()
         layout = [[table.config, table.split] for table in tables]
         return stores.digest(["tevatron", self.version, [hub_tables.table_digest(table) for table in tables], layout])
@@ -56,14 +56,14 @@ class Tevatron(hub_tables.TableLoader):
 
 @dataclass(frozen=True)
 class TevatronCollection(source_files.PartedCollection):
-    """The corpus, and the rows of each split, with the number of negatives left out by split."""
+    """A corpus, and a table of queries for each split (`rows`). negatives: the number left out, by split."""
 
     rows: Mapping[str, Any] = field(default_factory=dict)
     negatives: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, title: str, documents: source_files.Part, rows: Mapping[str, Any]) -> "TevatronCollection":
-        """Return the collection of a corpus and of rows by split; `title` is the name of the rows in errors."""
+        """Return the collection of a corpus and of query tables by split. title: the name of the tables in errors."""
         negatives = dict.fromkeys(rows, 0)
         opened = {split: (title, partial(iter, table)) for split, table in rows.items()}
         queries = {split: hub_tables.row_part(*table, _query, split) for split, table in opened.items()}
@@ -74,7 +74,7 @@ class TevatronCollection(source_files.PartedCollection):
         return cls([documents], queries, judged, [], True, rows=rows, negatives=negatives)
 
     def answers(self, split: str) -> Iterator[records.Answers]:
-        """Yield the answers to each query of a split, possibly none. Raises DataError if they are not strings."""
+        """Yield the answers to each query of a split, empty if it has none. Raises DataError if one is not a string."""
         where = self.queries_in[split].name
         for number, row in hub_tables.numbered_rows(where, self.rows[split]):
             answers = row.get("answers") or ()
@@ -83,7 +83,7 @@ class TevatronCollection(source_files.PartedCollection):
             yield records.Answers(hub_tables.id_cell(where, number, row, "query_id"), tuple(answers))
 
     def notes(self) -> Sequence[str]:
-        """Return a note with the number of negatives left out, for each split whose judgements were read."""
+        """Return a note per split on the negatives left out, which are counted while the judgements are read."""
         words = "negatives left out: a collection has only positives"
         found = [(part.name, split, self.negatives[split]) for split, part in self.queries_in.items()]
         return [f"{title} {split}: {count} {words}" for title, split, count in found if count]

@@ -1,4 +1,4 @@
-"""Files of topics, as lines or TREC's `<top>` blocks and `<topic>` elements; pairs of topics and qrels in a folder."""
+"""Readers of topic files (lines, or TREC's `<top>` blocks and `<topic>` elements), and of folders with their qrels."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,11 +20,11 @@ _BLOCK = re.compile(r"<\s*top(?:ic)?\b.*?(?:(</\s*top(?:ic)?\s*>)|(?=<\s*top(?:i
 
 
 def topics_part(path: Path, split: str | None = None, field: str = "title") -> source_files.Part:
-    """Return a part that reads the queries of a topic file, plain or gzip, whose format is detected.
+    """Return a part that reads the queries of a topic file, plain or `.gz`; the format is detected.
 
     Args:
-        path: `<top>` blocks with `<num>` and `<title>`, or `<topic>` elements of XML; lines of an id, a tab and a text;
-            or JSON Lines with `qid`, `query_id`, `id` or `_id`, and `title`, `query`, `text` or `contents`.
+        path: a file of `<top>` blocks with `<num>` and `<title>`, XML `<topic>` elements, lines of an id, a tab and a
+            text, or JSON Lines with `qid`, `query_id`, `id` or `_id`, and `title`, `query`, `text` or `contents`.
         split: the split of the queries.
         field: the tag with the text: title (or query, if there is no title), desc, narr, or any other tag.
     """
@@ -95,11 +95,11 @@ def paired(
 
     Args:
         folder: the folder of topics and qrels; files without a counterpart are noted.
-        documents: the corpus.
+        documents: the parts of the corpus.
         named: topics and qrels by split, relative to the folder; if empty, files are found by name.
-        field: as in `topics_part`.
+        field: the tag with the text of a query, as in `topics_part`.
 
-    Raises DataError if a named file is missing, a split has two files, or no split has both.
+    Raises DataError if a named file is missing, two files match a split, or no split has both topics and qrels.
     """
     topics, qrels = (
         {split: _named_file(folder, names[side]) for split, names in named.items()} or _by_split(folder, patterns)

@@ -95,18 +95,17 @@ class BeirCollection(source_files.PartedCollection):
 
     def with_answers(self) -> bool:
         """Return whether any query has answers."""
-        if not self.queries_in:
-            return False
-        path = Path(next(iter(self.queries_in.values())).name)
-        marked = (line for line in text_lines.read_lines(path) if '"answers"' in line[1])
-        return any("answers" in text_lines.json_row(path, *line) for line in marked)
+        paths = [Path(part.name) for part in self.queries_in.values()][:1]
+        marked = ((path, *line) for path in paths for line in text_lines.read_lines(path) if '"answers"' in line[1])
+        return any("answers" in text_lines.json_row(*line) for line in marked)
 
     def answers(self, split: str) -> Iterator[Answers]:
         """Return the answers to all queries, whatever the split; none if no query has `answers`."""
-        path = Path(next(iter(self.queries_in.values())).name)
-        rows = ((path, number, text_lines.json_row(path, number, line)) for number, line in text_lines.read_lines(path))
-        answers = (Answers(text_lines.id_field(*row, "_id"), text_lines.texts_field(*row, "answers")) for row in rows)
-        return answers if self.with_answers() else iter(())
+        if self.with_answers():
+            path = Path(next(iter(self.queries_in.values())).name)
+            for number, line in text_lines.read_lines(path):
+                row = path, number, text_lines.json_row(path, number, line)
+                yield Answers(text_lines.id_field(*row, "_id"), text_lines.texts_field(*row, "answers"))
 
     def groups(self, side: Side) -> Iterator[Membership]:
         """Return the memberships in the groups file of `side`, if any; a shared file lists documents and queries."""

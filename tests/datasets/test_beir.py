@@ -174,6 +174,6 @@ def test_documents_alone_of_a_folder_without_qrels(folder):
     loader = Beir(str(folder), judged=False)
     collection = loader.load()
     assert list(collection.documents()) == whole and not collection.splits() and not collection.with_answers()
-    assert not list(collection.groups("document"))
+    assert not list(collection.groups("document")) and not list(collection.answers("test"))
     assert loader.size_hint() == 2 and loader.query_hint() == {}
     assert loader.fingerprint() not in (judged, "")

@@ -117,7 +117,7 @@ class Overlap(Analysis):
             hint = f"{suggestion(self.against, self.runs)}; available: {', '.join(self.runs) or 'none'}"
             raise ValueError(f"against: no run is labelled {self.against}{hint}")
         if list(self.negatives) != list(self.met):
-            raise ValueError("negatives and met must have the same labels in the same order")
+            raise ValueError("`negatives` and `met` must have the same labels in the same order")
         if len(self.runs) < 2 and not self.negatives:
             raise ValueError("give two runs, or negatives and runs (met) to find them in")
         return self

@@ -162,7 +162,7 @@ class _Field:
             named, _, value = text.partition("=")
             row, _, column = named.rpartition(":")
             if not value or not (column.isascii() and column.isdigit() if self.refers else row and column):
-                form = "NUMBER=PATH or LABEL:NUMBER=PATH, with a whole number" if self.refers else "ROW:COLUMN=VALUE"
+                form = "[LABEL:]NUMBER=PATH, where NUMBER is a whole number" if self.refers else "ROW:COLUMN=VALUE"
                 raise self._mistake(text, f"must be {form}")
             if column in values.setdefault(row or "run", {}):
                 raise self._mistake(text, f"{named} is given twice")

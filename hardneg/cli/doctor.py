@@ -136,16 +136,16 @@ def _gpu() -> Finding:
 def _disk(store: Path) -> Finding:
     free = planned_work.free_bytes(store)
     if not os.access(next(folder for folder in (store, *store.parents) if folder.exists()), os.W_OK):
-        return Finding("store", "note", f"{store} cannot be written", "no recipe can run; choose another with --store")
+        return Finding("store", "note", f"{store} is not writable", "no recipe can run; set another store with --store")
     meaning = "the demo needs 0.2 GB; MS MARCO (8.8 million passages, 768 dimensions) needs 27 GB per model"
     return Finding("store", "ok" if free > _GIB else "note", f"{free / 1e9:.1f} GB free at {store}", meaning)
 
 
 def _faiss() -> Finding:
     if importlib.util.find_spec("faiss"):
-        return Finding("faiss", "ok", "installed", "opens indexes built by hardneg")
+        return Finding("faiss", "ok", "installed", "for compressed indexes, and for hardneg's indexes in Pyserini")
     return Finding(
-        "faiss", "missing", "not installed", 'only Pyserini\'s dense searcher needs it: pip install "hardneg[cpu]"'
+        "faiss", "missing", "not installed", 'compressed indexes and dense Pyserini need it: pip install "hardneg[cpu]"'
     )
 
 

@@ -139,7 +139,7 @@ def opened(
 
     Raises:
         PluginError: the engine does not exist, or has no such option.
-        UsageError: the device does not exist, or there are several processes and the engine is not the built-in one.
+        UsageError: no such device, an option that is not KEY=VALUE, or several processes with a non-built-in engine.
     """
     if device is not None:
         check_device(device)

@@ -37,12 +37,12 @@ class SourceFile:
 
     @cached_property
     def lines(self) -> list[bytes]:
-        """The UTF-8 lines without line ends; a node's `lineno` counts lines from 1, and `col_offset` counts bytes."""
+        """UTF-8 lines without line endings; a node's `lineno` counts lines from 1, and `col_offset` counts bytes."""
         return [line.encode() for line in util.decode_source(self.content).split("\n")]
 
     @cached_property
     def text(self) -> bytes:
-        """The UTF-8 source with line feeds as line ends."""
+        """The UTF-8 source with line feeds as line endings."""
         return b"\n".join(self.lines)
 
     @cached_property

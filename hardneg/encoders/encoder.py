@@ -359,7 +359,7 @@ class Inference:
             first, stop = stop, stop + len(own.lengths)
             part = encoded if len(group) == 1 else encoded[first:stop]
             if (broken := _first_broken(part)) is not None:
-                position = str(start + broken) if counts is None else f"{start} or a later one"
+                position = str(start + broken) if counts is None else f"{start} or later"
                 raise ModelError(
                     f"model {self.encoder.spec.name!r}: the vector of {self.side} text {position} (counted from 0) "
                     "is not finite; check the model's weights, or encode with precision fp32"

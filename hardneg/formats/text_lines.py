@@ -56,7 +56,7 @@ def check_text(path: Path, start: bytes, meant: str = "") -> None:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line numbers, from 1, and lines without line ends; blank lines are skipped.
+    """Yield line numbers, from 1, and lines without line endings; blank lines are skipped.
 
     Gzip is detected by content. Raises DataError if the file is missing or damaged, or a line is not UTF-8.
     """
@@ -69,7 +69,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 def lines_or_errors(path: Path) -> Iterator[tuple[int, str | DataError]]:
     """Yield lines as `read_lines` does, but yield a DataError for an unreadable line and continue if possible.
 
-    Raises DataError if the file cannot be opened.
+    Raises DataError if the file cannot be opened, or is an archive, a web page or a Git LFS pointer.
     """
     number = 0
     with _opened(path) as (_, file):
@@ -147,7 +147,7 @@ def one_word(text: str) -> bool:
 
 def columns(line: str) -> list[str]:
     """Split a line at ASCII white space; as in trec_eval, other white space is part of a word."""
-    return line.split() if line.isascii() else [cell.decode() for cell in line.encode().split()]
+    return line.split() if line.isascii() and line.isprintable() else [cell.decode() for cell in line.encode().split()]
 
 
 def id_problem(name: str) -> str:

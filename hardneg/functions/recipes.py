@@ -267,7 +267,7 @@ def checked(
 
 
 def files_of(analysis: base.Analysis, values: Mapping[str, Any], stages: Stages, progress: Progress) -> base.Files:
-    """Collect the inputs of an analysis: the files in its fields, stages, and `values`, other arguments by name."""
+    """Collect an analysis's inputs: the files in its fields, the stages, and `values` (other arguments, by name)."""
     named = {path: name for path, name, _ in analysis.references()}
     usual = {name: arg.default for name, arg in arguments.options_of(arguments.AnalyzeArguments).items()}
     alone = [Path(name) for path, name in named.items() if "." not in path]

@@ -34,7 +34,7 @@ _COMMANDS = {"index": "index build"}
 
 
 def warn(note: str) -> None:
-    """Issue a recipe's note as a `UserWarning` at the caller's line."""
+    """Issue a recipe's note as a `UserWarning` at the line that calls this function."""
     warnings.warn(note, UserWarning, stacklevel=2)
 
 
@@ -144,7 +144,7 @@ class Session:
     def of(cls, where: Mapping[str, Any], function: Callable[..., Any] | None = None) -> "Session":
         """Return the session for the `**where` of `function`; a command passes its own session as `session`.
 
-        Raises UsageError if an argument is unknown or invalid, or the device does not exist.
+        Raises UsageError, PluginError (engine) or ArtifactError (store) if an argument is unknown or invalid.
         """
         if isinstance(opened := where.get("session"), Session):
             return opened
@@ -167,7 +167,7 @@ class Session:
     def refuse_settings(self) -> None:
         """Raise UsageError if there are settings; called by functions that have no recipe to change."""
         if self.settings:
-            raise UsageError("{settings}: cannot be used without a recipe to change; remove them", "settings")
+            raise UsageError("{settings}: there is no recipe to change; omit this option", "settings")
 
     def tell(self, note: str) -> None:
         """Issue a recipe's note as a warning."""

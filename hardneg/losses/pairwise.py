@@ -158,7 +158,7 @@ class LambdaLoss:
     def __call__(self, batch: ScoreBatch) -> Tensor:
         """Return the loss, a scalar. Raises TrainingError if the batch has no ranks."""
         if batch.ranks is None:
-            raise TrainingError("lambda: the batch has no ranks; use stage train-queries or loss ranknet")
+            raise TrainingError("lambda: the batch has no ranks; use the train-queries stage or the ranknet loss")
         losses, present = pair_losses(safe_scores(batch) / self.temperature, batch)
         paired = present[:, :, None] & negatives(batch)[:, None, :]
         changes = self._changes(batch.ranks, batch, losses.dtype)

@@ -122,7 +122,7 @@ class AnswerFilter:
     match: Literal["string", "regex"] = "string"
 
     def reasons(self, candidates: Iterable[Candidates], texts: FilterTexts) -> Iterator[Mapping[str, str]]:
-        """Yield, per query, the documents that contain an answer, mapped to `answer`; empty without known answers."""
+        """Yield, per query, a map from documents that contain an answer to the reason `answer`; may be empty."""
         waiting, answers = iter(candidates), texts.answers(self.match)
         while block := list(islice(waiting, _QUERIES)):
             lists = [query.listed for query in block]

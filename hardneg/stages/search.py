@@ -65,7 +65,7 @@ class Search(RunSpec):
     positives: bool = Field(default=False, json_schema_extra=LATER)
     text_of: Literal["query", "positive"] = Field(default="query", json_schema_extra=LATER)
     scores: Literal["own", "angular"] = Field(default="own", json_schema_extra=LATER)
-    queries: Annotated[Name | None, InputFile("queries, with an id, a tab and a text per line")] = Field(
+    queries: Annotated[Name | None, InputFile("one query per line: id, tab and text")] = Field(
         default=None, json_schema_extra=FREE
     )
     query_vectors: Annotated[Name | None, InputFile("vectors of the queries, Parquet, JSON Lines or .npy")] = Field(

@@ -27,7 +27,7 @@ _NO_WORD = re.compile(r"(?=.{5})(?:.*[/\\].*|(?=.*\d).*[^\W\d_].*)", re.DOTALL)
 """An id that cannot be a word: at least five characters, and either a path or a mix of digits and letters."""
 NAMING = "queries dropped for referring to their passage by number or id"
 COPIES = "queries dropped as near duplicates across documents"
-JOINED = "queries merged with near duplicates of the same document"
+JOINED = "queries merged as near duplicates within a document"
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff]")
 """Invalid characters: controls, surrogates, and characters that hide text or change its direction."""
 
@@ -80,7 +80,7 @@ class WriteQueries(StageSpec):
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"writers: {twice[0]} is listed twice; remove one of them")
         if self.dev_share + self.test_share >= 1:
-            raise ValueError("dev_share: must be below 1 together with test_share, to leave queries for split train")
+            raise ValueError("dev_share: dev_share + test_share must be below 1, to leave queries for split train")
         return self
 
     def traits(self, recipe: RecipeView) -> Mapping[str, str]:
@@ -357,7 +357,7 @@ class RoundTrip(StageSpec):
             yield f"dataset: {self.run!r} has queries of another dataset; use the same dataset for both"
 
     def make(self, context: "StageContext[RoundTrip]") -> Facts:
-        """Write the collection and the run; facts: counts of queries. Raises DataError if no query remains."""
+        """Write the filtered collection and run, and return counts. Raises DataError if no query remains."""
         collection = work.open_collection(context.inputs["dataset"])
         queries = work.open_queries(context, collection, self.split)
         returned, missed, qrels = _Returned(collection, self.split, set()), Counter[str](), collection.qrels(self.split)

@@ -240,7 +240,7 @@ class RefreshOptions(CheckedOptions):
         "as the published code does with `ann_measure_topk_mrr`.",
     )
     query_chunks: int = option(
-        1, "Number of query parts; refresh n mines part n modulo this number. The published code uses 5.", least=1
+        1, "Number of query subsets; refresh n mines subset n modulo this number. The published code uses 5.", least=1
     )
     excluded: Literal["known", "last"] = option(
         "known",

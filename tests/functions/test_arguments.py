@@ -137,11 +137,11 @@ def test_settings_are_refused_where_no_recipe_is_made(tmp_path, settings):
         lambda: hn.fuse([run, other], settings=settings),
         lambda: hn.analyze("overlap", runs=[run], settings=settings),
     ):
-        with pytest.raises(UsageError, match="settings: cannot be used without a recipe to change; remove them"):
+        with pytest.raises(UsageError, match="settings: there is no recipe to change; omit this option"):
             call()
     arguments = ["evaluate", "--run", str(run), "--run", other, "--qrels", str(qrels), "--set", "a.b=1"]
     told = CliRunner().invoke(app, list(map(str, arguments)))
-    assert str(told.exception) == "--set: cannot be used without a recipe to change; remove them"
+    assert str(told.exception) == "--set: there is no recipe to change; omit this option"
 
 
 def test_options_stand_where_the_stage_has_them() -> None:

@@ -74,7 +74,7 @@ def test_without_a_cut_there_is_no_loss(options: dict[str, object]) -> None:
 def test_without_ranks_it_says_what_to_do() -> None:
     batch = ranked(*A1)
     bare = types.ScoreBatch(batch.scores, batch.positive, batch.own, batch.valid)
-    with pytest.raises(errors.TrainingError, match="lambda: the batch has no ranks; use stage train-queries"):
+    with pytest.raises(errors.TrainingError, match="lambda: the batch has no ranks; use the train-queries stage"):
         LambdaLoss(cut=4)(bare)
 
 

@@ -117,7 +117,7 @@ def test_stages_read_the_collection_that_they_name(finished):
         ({"run": {"dataset": None}}, "stages.kept.dataset: 'run' has queries of another dataset"),
         ({"written": {"writers": ["crop", "crop"]}}, "writers: crop is listed twice"),
         ({"written": {"writers": []}}, "stages.written.writers: "),
-        ({"written": {"dev_share": 0.9}}, "dev_share: must be below 1 together with test_share"),
+        ({"written": {"dev_share": 0.9}}, "dev_share: dev_share + test_share must be below 1"),
     ],
 )
 def test_mistakes_are_told_before_anything_runs(tmp_path, tiny_model, changes, line):

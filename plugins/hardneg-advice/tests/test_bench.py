@@ -53,7 +53,7 @@ def test_mistakes_are_told_in_a_line_before_any_work(folder: Path) -> None:
     (folder / "in-batch").mkdir()
     shutil.copy("near.jsonl", "in-batch/near.jsonl")
     (folder / "elsewhere.jsonl").write_text('{"anchor": "who", "positive": "a", "negative": "b"}\n')
-    assert problem("lost.jsonl", "--form", "triplet") == "NEGATIVES: no such file lost.jsonl"
+    assert problem("lost.jsonl", "--form", "triplet") == "NEGATIVES: no such file: lost.jsonl"
     assert "--form: near.jsonl: the name must end in .arrow for form hardneg" in problem("near.jsonl")
     assert "--form: unknown form 'pairs'; available: triplet" in problem("near.jsonl", "--form", "pairs")
     told = problem("near.jsonl", "--form", "triplet", "--train-option", "learning_rat=0.1")

@@ -117,7 +117,7 @@ def test_without_a_gpu_it_is_told_what_to_take(source, tmp_path, monkeypatch):
     [
         ({"degree": 6}, "degree must be even, at least 8"),
         ({"degree": 9}, "degree is 9"),
-        ({"degree": 64, "intermediate": 32}, "at most intermediate"),
+        ({"degree": 64, "intermediate": 32}, "at most `intermediate`"),
         ({"width": 513}, "width is 513; it must be from 1 to 512"),
     ],
 )

@@ -59,7 +59,7 @@ def test_what_does_not_pass_is_not(served: Echo, status: int) -> None:
     served.fault = lambda number, handler: handler.reply(status, body, Location="/elsewhere") or True
     with pytest.raises(ModelError) as caught:
         post(served, "s3cret")
-    advice = "; the server rejects this API key, so correct the environment variable in `key`"
+    advice = "; the server rejects this API key; check the environment variable named by `key`"
     told = f"model 'm' at {served.url}: status {status}: no, not with (the key)"
     assert str(caught.value) == told + (advice if status in (401, 403) else "")
     assert len(served.requests) == 1

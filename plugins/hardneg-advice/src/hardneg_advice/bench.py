@@ -142,7 +142,7 @@ def _files(value: Any) -> dict[str, Path]:
         return {str(label): arguments.file_path(each, "negatives") for label, each in value.items()}
     paths = arguments.files_of("negatives", value)
     if lost := [str(path) for path in paths if not path.is_file()]:
-        raise errors.UsageError(f"{{negatives}}: no such file {', '.join(lost)}", "negatives")
+        raise errors.UsageError(f"{{negatives}}: no such file: {', '.join(lost)}", "negatives")
     names = Counter(path.name for path in paths)
     return {path.name if names[path.name] == 1 else str(path): path for path in paths}
 

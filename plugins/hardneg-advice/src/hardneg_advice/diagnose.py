@@ -238,8 +238,8 @@ def collapse(run: FinishedRun, index: str) -> CheckResult:
     (before, wide), (after, narrow) = (_spread(run, name) for name in (first, index))
     return CheckResult.of(
         after - before > MOST_CLOSER or narrow < LEAST_KEPT * wide,
-        f"the mean cosine of document pairs is {after:.3f} ({first}: {before:.3f}), and the effective dimensions are "
-        f"{narrow:.1f} ({wide:.1f})",
+        f"the mean cosine of document pairs is {after:.3f} ({first}: {before:.3f}), with {narrow:.1f} effective "
+        f"dimensions ({wide:.1f})",
         {"cosine": after, "start_cosine": before, "dimensions": narrow, "start_dimensions": wide},
         "the vectors collapsed; lower the learning rate, raise the temperature or the batch size, and use fewer or "
         "easier negatives",

@@ -40,7 +40,7 @@ class CutText(NamedTuple):
 
 
 def clean(text: str) -> str:
-    """Return a text without direction controls; other control characters, except tab and line ends, become U+FFFD."""
+    """Return text without direction controls; other control characters, except tab and line endings, become U+FFFD."""
     return _CONTROLS.sub("\ufffd", _DIRECTIONS.sub("", text))
 
 

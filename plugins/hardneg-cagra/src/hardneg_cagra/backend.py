@@ -41,7 +41,7 @@ class Cagra:
     def __post_init__(self) -> None:
         if self.degree < 8 or self.degree % 2 or self.intermediate < self.degree:
             problem = f"degree is {self.degree} and intermediate is {self.intermediate}"
-            raise errors.UsageError(f"cagra: {problem}; degree must be even, at least 8, and at most intermediate")
+            raise errors.UsageError(f"cagra: {problem}; degree must be even, at least 8, and at most `intermediate`")
         if not 1 <= self.width <= 512:
             raise errors.UsageError(f"cagra: width is {self.width}; it must be from 1 to 512")
 

@@ -18,7 +18,7 @@ from hardneg.plugin import errors
 
 _PASSING = frozenset((408, 409, 425, 429, 500, 502, 503, 504, 529))
 """Statuses after which the same request may succeed."""
-_REFUSED = dict.fromkeys((401, 403), "; the server rejects this API key, so correct the environment variable in `key`")
+_REFUSED = dict.fromkeys((401, 403), "; the server rejects this API key; check the environment variable named by `key`")
 _FIRST_WAIT, _LONGEST_WAIT, _SOON = 0.5, 30.0, 5.0  # seconds
 _GRACE = 0.25  # seconds in which the client's own timeout reports what is wrong
 _SHOWN = 200  # characters

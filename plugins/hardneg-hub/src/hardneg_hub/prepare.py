@@ -54,7 +54,7 @@ _INDEX_FILES = (
 def check_name(name: str, argument: str = "repo") -> None:
     """Raise UsageError if a repository name is invalid. argument: the argument that the message names."""
     if not HUB_ID.fullmatch(name) or len(name) > _LONGEST or re.search(r"--|\.\.|\.git$|[-.](?:/|$)", name):
-        rule = f"at most {_LONGEST} letters, digits, `-`, `_` and `.`, such as org/name"
+        rule = f"at most {_LONGEST} letters, digits, `-`, `_` and `.`, with `/` only in org/name, and no `--` or `..`"
         raise errors.UsageError(f"{{{argument}}} {name!r}: not a repository name; use {rule}", argument)
 
 
@@ -91,7 +91,7 @@ def prepare(
 
     Raises:
         UsageError: the folder does not contain `what`, or a name is invalid.
-        DataError: a file has private content, or is a link out of the folder.
+        DataError: a file has private content, or is a broken link or a link out of the folder.
         ArtifactError: a file has changed since it was written.
         ModelError: the model cannot be uploaded.
     """

@@ -115,7 +115,7 @@ def files_where(folder: Path, taken: Callable[[str], bool], notes: list[str]) ->
             continue
         files[name] = path.resolve()
         if not files[name].is_file() or not files[name].is_relative_to(folder.resolve()):
-            raise errors.DataError(f"{path}: is a link out of {folder}; replace it with the file, then push again")
+            raise errors.DataError(f"{path}: a broken link, or one that leaves {folder}; replace it with the file")
     if stray:
         more = f" and {len(stray) - 5} more" if len(stray) > 5 else ""
         notes.append(f"not uploaded: {', '.join(stray[:5])}{more}")

@@ -50,8 +50,8 @@ def ance_maxp_document(preset: DemoOrPaper = "demo") -> Tree:
       hardneg recipe run ance-maxp-document --set segments.count=8     default: four of 128 tokens; an hour
 
     Source: Xiong et al., ICLR 2021, section 5 and Table 1. Expected from the paper preset (the paper's Table 1; not
-    run by us): NDCG@10 .628, reranking .671, on the TREC 2019 DL queries; R@100, unjudged, overlap with BM25 (Table 6)
-    .286, 11.9%, 24.9%. The warm-up is the same as for ance-document, which reads only the first tokens.
+    run by us): NDCG@10 .628, reranking .671, on the TREC 2019 DL queries; in Table 6, R@100 .286, 11.9% unjudged,
+    24.9% overlap with BM25. The warm-up is the same as for ance-document, which reads only the first tokens.
     """
     book = ranked_documents("ANCE (MaxP) on documents", preset, "ance")
     book.top["segments"] = {"length": 512 if preset == "paper" else 128, "count": 4}

@@ -11,7 +11,7 @@ from hardneg_papers.starts import DPRS_READER, READER, docstrings, msmarco
 def dpr_nq(preset: DemoOrPaper = "demo") -> Tree:
     """DPR on questions with short answers, alone and fused with BM25; trained with gold passages and BM25's negatives.
 
-      hardneg recipe run dpr-nq                         docstrings and names in them, all-MiniLM-L6-v2; minutes
+      hardneg recipe run dpr-nq                         docstrings with names as answers, all-MiniLM-L6-v2; minutes
       hardneg recipe run dpr-nq --set dataset=beir:path/to/folder        a BEIR folder whose queries have `answers`
 
     Source: Karpukhin et al., Dense Passage Retrieval for Open-Domain Question Answering, EMNLP 2020, sections 3 to 5.
@@ -24,7 +24,7 @@ def dpr_nq(preset: DemoOrPaper = "demo") -> Tree:
 def ance_nq(preset: DemoOrPaper = "demo") -> Tree:
     """ANCE on questions with short answers: DPR trained further on refreshed negatives without an answer.
 
-      hardneg recipe run ance-nq                        docstrings and names in them, all-MiniLM-L6-v2; minutes
+      hardneg recipe run ance-nq                        docstrings with names as answers, all-MiniLM-L6-v2; minutes
 
     Source: Xiong et al., Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval, ICLR
     2021, section 5. Expected from the paper preset on NQ's test questions: answer@20 .819, answer@100 .875 (its Table

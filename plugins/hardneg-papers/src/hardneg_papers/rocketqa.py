@@ -98,7 +98,7 @@ def rocketqa_augmentation(preset: DemoOrPaper = "demo", sizes: list[int] | None 
 def rocketqa_nq(preset: DemoOrPaper = "demo") -> Tree:
     r"""RocketQA on questions with short answers, with a reader.
 
-      hardneg recipe run rocketqa-nq             docstrings and names in them; two hours on one core
+      hardneg recipe run rocketqa-nq             docstrings with names as answers; two hours on one core
       hardneg recipe run rocketqa-nq --set dataset=dpr:path/to/folder \
         --set 'dataset.withheld={unlabelled: 0.5, positives: 0.3}' \
          --set 'stages.behind.analysis.false-negative-recall={run: rocketqa-1-train, depth: 20}' \

@@ -42,7 +42,7 @@ class PassageTokens:
         return int(self.begins[offset + first]), int(self.ends[offset + last])
 
     def spans(self, row: int, stretches: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return the first and last token of each character range in a row's text, if not truncated; omit repeats."""
+        """Return the first and last token of each character range in a row's text; omit truncated and repeated ones."""
         offset, end = self.tokens.offsets[row : row + 2]
         here = offset + np.flatnonzero(self.tokens.columns[ANSWERABLE][offset:end])
         begins, ends = self.begins[here], self.ends[here]

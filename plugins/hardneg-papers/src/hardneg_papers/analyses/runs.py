@@ -123,7 +123,7 @@ class Unjudged(hn.Analysis):
         """Return, for each run, its metrics, share of unjudged documents, and overlap with the run `against`.
 
         `judged_zero`: the number of documents judged not relevant. If it is 0, only relevant documents are judged, so
-        unjudged documents may be irrelevant.
+        most unjudged documents may be irrelevant.
         """
         qrels, runs = inputs.qrels(), inputs.runs("runs", self.runs)
         lists = {
@@ -210,7 +210,7 @@ class CandidateCounts(hn.Analysis):
     @model_validator(mode="after")
     def _paired(self) -> "CandidateCounts":
         if list(self.first) != list(self.reranked):
-            raise ValueError("first and reranked must have the same labels in the same order")
+            raise ValueError("`first` and `reranked` must have the same labels in the same order")
         return self
 
     @classmethod

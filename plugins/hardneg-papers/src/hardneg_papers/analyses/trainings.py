@@ -101,7 +101,7 @@ class Drift(OfTrainings):
         return Table(("training", "measured", "first", "last", "at step"), rows, 2)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Draw a panel per measurement and a line per training."""
+        """Draw one panel per measurement, with one line per training run."""
         _draw(results, paths, "{} of the watched queries")
 
 
@@ -149,7 +149,7 @@ class Gradients(OfTrainings):
         return Table(("training", "measured", "mean", "largest", "steps"), rows, 2)
 
     def draw(self, results: Any, paths: Sequence[Path]) -> None:
-        """Draw a panel per measurement and a line per training."""
+        """Draw one panel per measurement, with one line per training run."""
         curves = {label: {name: each["curve"] for name, each in one.items()} for label, one in results.items()}
         _draw(curves, paths, "gradients of {}", ("loss", *_LAYERS))
 

@@ -19,7 +19,7 @@ def environment(folder: Path, packages: Sequence[Path] = ()) -> Callable[..., st
     from a process that has imported libraries; `path` is a folder of packages for one.
     """
     bin = folder / "venv" / "bin"
-    wheels, libraries, work = folder / "wheels", folder / "libraries", folder / "work"
+    wheels, libraries, work = folder / "wheels", folder / "site-packages", folder / "work"
     own = {"HARDNEG_STORE": str(folder / "store"), "XDG_CACHE_HOME": str(folder / "cache")}
 
     def call(command: str, *arguments: object, path: object = "") -> str:

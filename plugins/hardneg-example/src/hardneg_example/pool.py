@@ -25,7 +25,7 @@ class Pool(stages.StageSpec):
 
     Source: Harman, Overview of the First Text REtrieval Conference (TREC-1, 1992), on pooling.
 
-    runs: stages whose runs are pooled, by label. split: the split of their queries. depth: documents per list.
+    runs: stages whose runs are pooled, by label. split: their split. depth: number of documents per list.
     """
 
     version = 1

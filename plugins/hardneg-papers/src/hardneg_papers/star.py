@@ -118,11 +118,11 @@ def star_colbert(preset: DemoSmallOrPaper = "demo") -> Tree:
       hardneg recipe run star-colbert --preset small           `paper`: MS MARCO passages, BERT-base
 
     Demo and small start from the transformer of all-MiniLM-L6-v2, which is not a late-interaction model, without
-    pooling and with a new orthonormal projection to 128 dimensions. `as shipped` is this model, untrained. Source:
-    Khattab and Zaharia, ColBERT, SIGIR 2020, sections 3 and 4.1, for the model: 128 dimensions, queries padded to 32
-    tokens, documents cut to 180, no punctuation, learning rate 3e-6, batches of 32, 200,000 steps; Zhan et al., SIGIR
-    2021, sections 6.1 and 7.3, for the training. Expected from the paper preset: no paper has this row. The warm-up
-    model is ColBERT, with MRR@10 .360, R@1000 .968 on the dev queries (its Table 2; not run by us).
+    pooling and with a new orthonormal projection to 128 dimensions. `as shipped` is this model, untrained.
+    Source: Khattab and Zaharia, ColBERT, SIGIR 2020, sections 3 and 4.1, for the model: 128 dimensions, queries padded
+    to 32 tokens, documents cut to 180, no punctuation, learning rate 3e-6, batches of 32, 200,000 steps; Zhan et al.,
+    SIGIR 2021, sections 6.1 and 7.3, for the training. Expected from the paper preset: no paper has this row. The
+    warm-up model is ColBERT, with MRR@10 .360, R@1000 .968 on the dev queries (its Table 2; not run by us).
     """
     title = "STAR for late interaction on passages"
     paper: Book | None = None

@@ -370,7 +370,7 @@ def _report(**args: Any) -> None:
 
 
 _FIRST = replace(ARGUMENTS["baselines"], help="Compare with this run, given by its file name; default: the first.")
-_ABOUT = typer.Option("", "--about", help="The run that the page describes; default: the run with the highest mean.")
+_ABOUT = typer.Option("", "--about", help="The run that the page describes; default: all runs.")
 _TITLE = typer.Option("", "--title", help="The title of the page or table; default: the folder's name, or Results.")
 _OUTPUT = adaptor.output("The folder to write; existing report.* and queries.tsv are replaced.", None)
 _RUNFOLDER = typer.Argument(

@@ -149,10 +149,6 @@ def test_the_batch_is_the_mean_of_its_queries() -> None:
     assert loss(both(first, second, nothing)).item() == pytest.approx(expected)
 
 
-def bools(rows: list[list[int]]) -> Tensor:
-    return torch.tensor(rows, dtype=torch.bool)
-
-
 def doubles(*rows: list[float]) -> Tensor:
     return torch.tensor(rows, dtype=torch.float64)
 
@@ -167,7 +163,7 @@ def cosines() -> Tensor:
 def batch(scores: Tensor, valid: list[list[int]] | None = None) -> types.ScoreBatch:
     everything = valid or [[1, 1, 1, 1], [1, 1, 1, 1]]
     positive, own = [[1, 0, 0, 0], [0, 1, 0, 0]], [[0, 0, 1, 0], [0, 0, 0, 1]]
-    return types.ScoreBatch(scores, *map(bools, (positive, own, everything)))
+    return types.ScoreBatch(scores, *torch.tensor([positive, own, everything]).bool())
 
 
 def test_angular_scores():

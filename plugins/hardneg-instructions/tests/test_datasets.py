@@ -113,7 +113,9 @@ def test_both_forms_of_followir_are_one_collection(tmp_path: Path) -> None:
     for collection in forms:
         assert collection.splits() == ["test", "original", "changed"]
         assert sum(1 for _ in collection.documents()) == 6
-        queries = {split: {query.query_id: query.text for query in collection.queries(split)} for split in _splits()}
+        queries = {
+            split: {query.query_id: query.text for query in collection.queries(split)} for split in collection.splits()
+        }
         assert queries["original"] == {"310-og": "which river Any river.", "311-og": "which violin Any."}
         assert queries["changed"]["310-changed"] == "which river Only of Norway."
         assert queries["test"] == queries["original"] | queries["changed"]
@@ -123,10 +125,6 @@ def test_both_forms_of_followir_are_one_collection(tmp_path: Path) -> None:
             ("311-changed", "d2"),
         }  # fmt: skip
         assert {item.query_id for item in collection.qrels("changed")} == {"310-changed", "311-changed"}
-
-
-def _splits() -> list[str]:
-    return ["test", "original", "changed"]
 
 
 def test_mistakes_name_file_and_line(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_gzip_is_told_by_content(tmp_path):
     [
         ("q1 0 d1 1\nq1 0 d2\n", ":2: expected 4 columns as in the first line, found 3"),
         ("q1 0 d1 1\n\nq1 0 d2 1.5\n", ":3: relevance '1.5' is not a whole number"),
-        ("q1 0 d1 1\nq1 0 d\0 1\n", r":2: id 'd\x00' is empty or contains white space or control characters"),
+        ("q1 0 d1 1\nq1 0 d\0\x1cx 1\n", r":2: id 'd\x00\x1cx' is empty or contains white space or control characters"),
         ("q1 0 d1 high\n", ":1: relevance 'high' is not a whole number"),
         ("q1 0 d1 1_0\n", ":1: relevance '1_0' is not a whole number"),
         ("q1 d1\n", ":1: expected 4 columns"),

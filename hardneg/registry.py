@@ -268,7 +268,7 @@ def faster(name: str) -> Any:
 
 
 def plugin_summary(target: str) -> str:
-    """Return the first sentence of the docstring of `module:NAME`, without an import; empty if it cannot be read."""
+    """Return the first sentence of the docstring of `module:NAME`, without importing it; empty if it cannot be read."""
     module, _, attribute = target.partition(":")
     try:
         source = _find_source(module)

@@ -252,7 +252,7 @@ def own_device(here: World, device: str | None) -> str:
     if device != "cuda":
         raise UsageError(f"--device {device}: with several processes, use `cpu`, or `cuda` with one GPU per process")
     if (gpu := distributed.gpu_of(here)) is None:
-        there = f"{torch.cuda.device_count()} GPUs; start one process per GPU, or use --device cpu"
+        there = f"{wording.counted(torch.cuda.device_count(), 'GPU')}; start one process per GPU, or use --device cpu"
         raise UsageError(f"{here.local_size} processes on a machine with {there}")
     return f"cuda:{gpu}"
 

@@ -361,7 +361,7 @@ class RefreshedNegatives:
 
     @cached_property
     def session(self) -> Session:
-        """The store, device and seed for mining, from the trainer's arguments."""
+        """The store for mining, and the device and seed from the trainer's arguments."""
         device = str(self._arguments.device)  # reading it joins the processes of a launcher
         return Session(usual_store(self._store), device, self._arguments.seed)
 

@@ -355,7 +355,7 @@ class BatchOptions(OptionGroup):
     ] = Field(
         default=None,
         json_schema_extra=fields.LATER,
-        description="Stage for the order: an encode stage, whose model encodes the queries, or a run of the queries.",
+        description="Input of `batches`: an encode stage, whose model encodes the queries, or a run of the queries.",
     )
 
     def mistakes(self, recipe: RecipeView) -> Iterator[str]:

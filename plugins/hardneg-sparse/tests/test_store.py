@@ -158,7 +158,7 @@ def test_weights_are_scaled_and_rounded() -> None:
 
 
 def test_what_lucene_cannot_count_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"from row 7 on, weights are below 0.*use the index sparse"):
+    with pytest.raises(UsageError, match=r"from row 7 on, weights are below 0.*use index `sparse`"):
         Impact().impacts(rows_of([{0: 1.0}, {1: -1.0}]), "from row 7 on, ")
     with pytest.raises(UsageError, match=r"too large for scale 100"):
         Impact().impacts(rows_of([{0: 1.0}, {1: 2e7, 2: 2e7}]), "")

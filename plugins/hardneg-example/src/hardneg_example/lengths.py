@@ -29,7 +29,7 @@ class Lengths(Analysis):
     depth: int = Field(10, gt=0, description="The number of top documents to measure.")
 
     def measure(self, inputs: AnalysisInputs) -> dict[str, Any]:
-        """Return mean words and document counts, with and without text, per run and for relevant documents."""
+        """Return mean words per document, and how many documents have or lack text, for runs and relevant documents."""
         doc_ids_of = {
             label: [doc_id for ranked in run.values() for doc_id in ranked.doc_ids[: self.depth]]
             for label, run in inputs.runs("runs", self.runs).items()

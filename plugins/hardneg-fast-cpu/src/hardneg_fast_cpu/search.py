@@ -156,7 +156,7 @@ class Tile:
 
 
 def reaching(scores: Tensor, bar: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return query and tile row, int64 [p], and value, float32 [p], of each score that reaches its bar, by query.
+    """Return query index, tile row and float32 value, each [p], of all scores that reach their bar, sorted by query.
 
     scores: bf16 [q, 16 * g]. bar: bf16 [q]. count: number of vectors in the tile; the others are padding.
     """

@@ -134,7 +134,7 @@ class Impact:
         words, lost = store.terms or [str(number) for number in range(store.width)], 0
         if odd := [word for word in words if APART in word or BEHIND_TERM in word]:
             raise errors.UsageError(
-                f"{source}: the term {odd[0]!r} cannot be stored in a Lucene index; use the index sparse"
+                f"{source}: the term {odd[0]!r} cannot be stored in a Lucene index; use index `sparse`"
             )
         terms = np.array([word + BEHIND_TERM for word in words], object)
         with _writing(path) as add, progress.task("index", len(store), "passages") as task:
@@ -157,7 +157,7 @@ class Impact:
     def impacts(self, rows: SparseRows, whose: str) -> NDArray[np.int64]:
         """Scale and round weights to int64. Raises UsageError, which starts with `whose`, if negative or too large."""
         if (rows.weights < 0).any():
-            raise errors.UsageError(f"{whose}weights are below 0, which Lucene does not support; use the index sparse")
+            raise errors.UsageError(f"{whose}weights are below 0, which Lucene does not support; use index `sparse`")
         impacts = np.rint(rows.weights.astype(np.float64) * self.scale)
         sums = np.add.reduceat(np.append(impacts, 0), rows.offsets[:-1]) if len(rows) else impacts
         if (sums > MOST).any():

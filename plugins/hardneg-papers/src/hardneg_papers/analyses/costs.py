@@ -33,8 +33,8 @@ class Operations(hn.Analysis):
     name = "operations"
     title = "time of operations"
     explained = (
-        "Wall time of whole stages, divided by their items. A search includes opening the index and encoding queries, "
-        "a training includes dev metrics and checkpoints. Rows with a colon are parts of the stage above; "
+        "Wall time of whole stages, divided by their items. Search includes opening the index and encoding queries; "
+        "training includes dev metrics and checkpoints. Rows with a colon are parts of the stage above; "
         "`making negatives` is the time of refreshes per step."
     )
     paper = "ANCE, Table 5"

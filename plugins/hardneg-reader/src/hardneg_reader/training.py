@@ -40,7 +40,7 @@ class ReadingData:
 class PassageLists:
     """Passages by question, with the interface of `hardneg.training.examples.NegativeLists`.
 
-    rows: int64 [P], corpus rows of all passages, by question. starts: int64 [Q + 1], first row of each question, and P.
+    rows: int64 [P], passages' corpus rows, by question. starts: int64 [Q + 1], each question's start in `rows`, then P.
     """
 
     corpus: hp.Corpus

@@ -20,12 +20,12 @@ from hardneg.stages import StageSpec
 
 ROOT = Path(__file__).parents[1]
 BOUNDS = {
-    "lines of hardneg": 38848,
-    "lines of hardneg and plugins": 59064,
-    "lines of tests": 47787,
-    "lines of docs": 5504,
+    "lines of hardneg": 38841,
+    "lines of hardneg and plugins": 59060,
+    "lines of tests": 47785,
+    "lines of docs": 5502,
     "rooms": 20,
-    "lines of a room": 4218,
+    "lines of a room": 4217,
     "files of a room": 16,
     "imports, in a thousand lines": 58,
     "lines of a function": 50,

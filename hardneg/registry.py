@@ -207,10 +207,10 @@ def no_such_option(option: str, known: Collection[str]) -> str:
 
 def kind_of(word: str) -> str:
     """Return the plugin kind for a name in the singular or plural. Raises UsageError for other words."""
-    kind = SINGULARS.get(word, word)
+    kind = next((each for each in CHOICES if word in (each, f"{each}s")), SINGULARS.get(word, word))
     if kind not in KINDS and kind not in CHOICES:
-        known, hint = ", ".join(SINGULARS), suggestion(word, [*SINGULARS, *CHOICES])
-        raise UsageError(f"unknown kind of plugin {word!r}{hint}; available: {known}")
+        known = [*SINGULARS, *CHOICES]
+        raise UsageError(f"unknown kind of plugin {word!r}{suggestion(word, known)}; available: {', '.join(known)}")
     return kind
 
 

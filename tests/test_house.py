@@ -117,12 +117,12 @@ def test_no_bound_was_ever_raised() -> None:
 
 
 WALK = """
-import sys
+import hardneg, sys
 from hardneg.cli.main import app
-entered = set()
+entered, here = set(), hardneg.__path__[0] + "/"
 def enter(frame, event, argument):
     code = frame.f_code
-    if event == "call" and "/hardneg/" in code.co_filename and code.co_flags & 1 and code.co_name[0] != "<":
+    if event == "call" and code.co_filename.startswith(here) and code.co_flags & 1 and code.co_name[0] != "<":
         entered.add((code.co_filename, code.co_name))
 sys.setprofile(enter)
 try:

@@ -157,8 +157,8 @@ def _run(
         if not path.name.startswith("."):
             answer.print(f"  {path}{'/' if path.is_dir() else ''}", soft_wrap=True)
     if (folder / layout.REPORT_HTML).is_file():
-        hint = ""
-        if recipe_plan.recipe.source in map(recipes.find_recipe, recipes.named_recipes()):
+        hint, ran = "", recipe_plan.recipe
+        if "dataset=" not in ran.command and ran.source in map(recipes.find_recipe, recipes.named_recipes()):
             hint = "; to use your own data, add --set dataset=beir:FOLDER"
         say(f"next: open {folder / layout.REPORT_HTML}{hint}", err=True)
     console.say_next(recipes.next_steps(recipe_plan.recipe, folder))

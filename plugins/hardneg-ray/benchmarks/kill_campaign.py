@@ -81,8 +81,9 @@ def killed_run(folder: Path, kind: str, draw: random.Random) -> str:
         while not (early or blocks_begun(folder)) and run.poll() is None:
             time.sleep(0.02)
         time.sleep(draw.uniform(0, 8 if early else 20 * PAUSES[kind]))
-        processes = list(victims(driver, kind)) if run.poll() is None else []
-        outcome = "nothing"
+        processes, outcome = list[psutil.Process](), "nothing"
+        while run.poll() is None and not processes:  # on a busy machine, there may be none yet
+            processes = list(victims(driver, kind))
         if processes:
             victim = draw.choice(sorted(processes, key=lambda process: process.pid))
             with suppress(psutil.Error):

@@ -32,7 +32,7 @@ def environment(folder: Path, packages: Sequence[Path] = ()) -> Callable[..., st
 
     subprocess.run([*PIP, "wheel", "--no-deps", "--no-build-isolation", "-w", wheels, ROOT, *packages], check=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", bin.parent], check=True)
-    libraries.mkdir()
+    libraries.mkdir()  # hypothesis parses each module that is imported from elsewhere than a site-packages
     work.mkdir()
     for place in reversed([Path(path) for path in sys.path if path.endswith("-packages")]):
         for path in place.iterdir():

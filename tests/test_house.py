@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 BOUNDS = {
     "lines of hardneg": 38841,
     "lines of hardneg and plugins": 59060,
-    "lines of tests": 47785,
+    "lines of tests": 47783,
     "lines of docs": 5502,
     "rooms": 20,
     "lines of a room": 4217,

@@ -83,6 +83,7 @@ def killed_run(folder: Path, kind: str, draw: random.Random) -> str:
         time.sleep(draw.uniform(0, 8 if early else 20 * PAUSES[kind]))
         processes, outcome = list[psutil.Process](), "nothing"
         while run.poll() is None and not processes:  # on a busy machine, there may be none yet
+            time.sleep(0.02)
             processes = list(victims(driver, kind))
         if processes:
             victim = draw.choice(sorted(processes, key=lambda process: process.pid))

@@ -9,7 +9,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PIP_ARGS ?=
 BIN := $(VENV)/bin
-HANGING = --max-worker-restart 1 -o faulthandler_exit_on_timeout=true -o faulthandler_timeout
+HANGING = --durations 60 --max-worker-restart 1 -o faulthandler_exit_on_timeout=true -o faulthandler_timeout
 LONGEST := $(addprefix plugins/hardneg-,ray/tests papers/tests/test_paper_runs.py papers/tests/test_verify.py)
 LONGEST += $(addprefix tests/,plugins/test_packages.py test_release.py benchmarks/test_gpu_checks.py faults)
 PACKAGES := $(patsubst %,-e plugins/hardneg-%,advice browse cagra datasets electra fast-cpu http hub instructions judge mteb multi-vector papers pyterrier ray reader seq2seq sparse)

@@ -9,7 +9,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PIP_ARGS ?=
 BIN := $(VENV)/bin
-HANGING = --durations 60 --max-worker-restart 1 -o faulthandler_exit_on_timeout=true -o faulthandler_timeout
+HANGING = --max-worker-restart 1 -o faulthandler_exit_on_timeout=true -o faulthandler_timeout
 LONGEST := $(addprefix plugins/hardneg-,ray/tests papers/tests/test_paper_runs.py papers/tests/test_verify.py)
 LONGEST += $(addprefix tests/,plugins/test_packages.py test_release.py benchmarks/test_gpu_checks.py faults)
 PACKAGES := $(patsubst %,-e plugins/hardneg-%,advice browse cagra datasets electra fast-cpu http hub instructions judge mteb multi-vector papers pyterrier ray reader seq2seq sparse)
@@ -28,7 +28,7 @@ test-avx2: $(VENV)/.dev
 		$(addprefix tests/,encoders indexes training losses rerankers) plugins/hardneg-fast-cpu/tests
 
 test-slow: $(VENV)/.dev
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $$(( $$(nproc) + 2 )) --dist loadfile --no-loadscope-reorder $(HANGING)=3660 -m slow \
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n $$(( $$(nproc) + 2 )) --dist loadfile --no-loadscope-reorder $(HANGING)=3660 -m slow --durations 60 \
 		$(LONGEST) $$(grep -rl --include='test_*.py' 'mark\.slow' plugins/*/tests tests | sort)
 
 lint: $(VENV)/.dev
